@@ -1,0 +1,9 @@
+"""npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
+
+from . import rules, tree  # noqa: F401  (rules fills the registry)
+from .primitive import differentiate, fused, primitive
+from .tape import Record, ReleasedTapeError, Tape
+from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
+from .variable import Variable
+
+__version__ = "0.1.0"

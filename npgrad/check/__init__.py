@@ -1,0 +1,5 @@
+"""Numeric verification of gradients."""
+
+from .examples import EXAMPLES, Example, example, normal, positive
+
+__all__ = ["EXAMPLES", "Example", "example", "normal", "positive"]

@@ -1,0 +1,222 @@
+"""Primitives: functions of arrays that know how to differentiate themselves.
+
+A `Primitive` is a forward on raw arrays and one *rule* per differentiable argument. A rule is called as
+`rule(out, *args, **kwargs)` when the primitive is recorded and returns the pullback, a function of the cotangent
+`g`. What a pullback mentions, its closure keeps alive until the sweep has passed; nothing else is kept. Rules are
+written in the same NumPy as any other code, so they can be differentiated again.
+
+Calling a primitive on plain arrays runs its forward. On Variables it goes to the newest tape among them: the
+arguments are replaced by their values on that tape, which may be Variables of older tapes, so that the same call
+and the rule's own arithmetic are recorded there in turn. That is all there is to higher order.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .tape import Tape
+from .variable import REGISTRY, Variable
+
+PRIMITIVES: list[Primitive] = []
+"""Every primitive in the order of registration, NumPy's and users' alike: what the audit goes through."""
+
+
+class Primitive:
+    """A forward on raw arrays with a rule for each differentiable argument; made by `primitive`.
+
+    >>> @primitive
+    ... def cube(x):
+    ...     return x**3
+    >>> @cube.defvjp
+    ... def _(out, x):
+    ...     return lambda g: g * 3 * x**2
+    >>> tape = Tape()
+    >>> x = tape.variable(2.0)
+    >>> tape.gradient(cube(x), [x])
+    [array(12.)]
+    """
+
+    def __init__(self, forward: Callable):
+        functools.update_wrapper(self, forward)
+        self.forward = forward
+        self.rules: Sequence[Callable | None] = ()
+        PRIMITIVES.append(self)
+
+    def defvjp(self, *rules: Callable | None) -> Any:
+        """Give the rule of argument 0, of argument 1, …; None or a missing rule: a constant. Returns the first.
+
+        `rule(out, *args, **kwargs)` gets the result and the arguments and returns `pullback(g)`, whose result has
+        that argument's shape (or one that broadcasting made of it). TypeError if a rule can't be called that way.
+        """
+        for rule in rules:
+            if rule is not None:
+                self._check_signature(rule)
+        self.rules = rules
+        return rules[0] if rules else None
+
+    def defvjp_each(self, rule: Callable) -> Callable:
+        """Give one rule for any number of arguments: `rule(i, out, *args, **kwargs)` is that of argument i."""
+        self.rules = _Each(rule)
+        return rule
+
+    def _check_signature(self, rule: Callable) -> None:
+        required = [p for p in self._parameters if p.kind < p.VAR_POSITIONAL and p.default is p.empty]
+        keywords = {p.name: None for p in self._parameters if p.kind == p.KEYWORD_ONLY}
+        try:
+            inspect.signature(rule).bind(None, *required, **keywords)
+        except TypeError as error:
+            raise TypeError(f"a rule of {self} must accept (out, *args, **kwargs), as {self} does: {error}") from None
+
+    @functools.cached_property
+    def _parameters(self) -> list[inspect.Parameter]:
+        if isinstance(self.forward, np.ufunc):
+            return [inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(self.forward.nin)]
+        try:
+            return list(inspect.signature(self.forward).parameters.values())
+        except ValueError:  # some of NumPy's functions tell no signature
+            return []
+
+    def _bind(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """Move arguments given by keyword to their positions, where they can be differentiated."""
+        kwargs = dict(kwargs)
+        for p in self._parameters[len(args) :]:
+            if p.kind != p.POSITIONAL_OR_KEYWORD or p.name not in kwargs:
+                break
+            args += (kwargs.pop(p.name),)
+        for name, value in kwargs.items():
+            if type(value) is Variable:
+                raise TypeError(_no_rule(self, name))
+        return args, kwargs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args, kwargs = self._bind(args, kwargs)
+        tape = _newest_tape(args)
+        if tape is None:
+            return self.forward(*args, **kwargs)
+        values, parents, rules, run = [*args], [], [], self.forward
+        for i, a in enumerate(args):
+            if type(a) is Variable:
+                if a.tape is tape:
+                    rule = self.rules[i] if i < len(self.rules) else None
+                    if rule is None:
+                        raise TypeError(_no_rule(self, i))
+                    rules.append(rule)
+                    parents.append(a.index)
+                    values[i] = a = a.value
+                if type(a) is Variable:
+                    run = self
+        if kwargs:
+            run = functools.partial(run, **kwargs)
+            rules = [functools.partial(rule, **kwargs) for rule in rules]
+        out = run(*values)
+        return tape.record(self, out, tuple(parents), tuple([rule(out, *values) for rule in rules]), values, kwargs)
+
+    def __repr__(self) -> str:
+        return getattr(self, "__name__", "primitive")
+
+
+class Fused(Primitive):
+    """A forward tuned by hand that returns its result and its pullback, beside a `reference`; made by `fused`.
+
+    The pullback works on raw arrays, in place where it can. Where a derivative is differentiated again the
+    reference runs instead, in recorded operations, so that any order is right.
+    """
+
+    def __init__(self, reference: Callable, forward: Callable):
+        super().__init__(forward)
+        functools.update_wrapper(self, reference)
+        self.reference = reference
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args, kwargs = self._bind(args, kwargs)
+        tape = _newest_tape(args)
+        if tape is None:
+            return self.forward(*args, **kwargs)[0]
+        values = [a.value if type(a) is Variable and a.tape is tape else a for a in args]
+        if any(type(a) is Variable for a in values):
+            return self.reference(*args, **kwargs)
+        out, pullback = self.forward(*values, **kwargs)
+        parents = tuple([a.index if type(a) is Variable else None for a in args])
+
+        def gradients(g: Any) -> Any:
+            found = self._differentiable_pullback(g, values, kwargs) if type(g) is Variable else pullback(g)
+            for i, parent in enumerate(parents):
+                if parent is not None and (i >= len(found) or found[i] is None):
+                    raise TypeError(_no_rule(self, i))
+            return found
+
+        return tape.record(self, out, parents, gradients, values, kwargs)
+
+    def _differentiable_pullback(self, g: Variable, values: list, kwargs: dict) -> list:
+        tape = Tape()
+        lifted = [tape.variable(v) if np.asarray(v).dtype.kind == "f" else None for v in values]
+        out = self.reference(*(v if w is None else w for v, w in zip(values, lifted)), **kwargs)
+        found = iter(tape.sweep([out], [g], [w for w in lifted if w is not None]))
+        return [w if w is None else next(found) for w in lifted]
+
+
+class _Each(Sequence):
+    """The rules of a primitive with any number of arguments, made from one."""
+
+    def __init__(self, rule: Callable):
+        self.rule = rule
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, i: Any) -> Callable:
+        return functools.partial(self.rule, i)
+
+
+def _newest_tape(args: tuple) -> Tape | None:
+    tape = None
+    for a in args:
+        if type(a) is Variable and (tape is None or a.tape.number > tape.number):
+            tape = a.tape
+    return tape
+
+
+def _no_rule(function: Any, argument: int | str) -> str:
+    return (
+        f"{function} has no derivative with respect to argument {argument}, which is a Variable: pass x.value or "
+        "ng.stop_gradient(x) if it is meant as a constant"
+    )
+
+
+def primitive(forward: Callable) -> Primitive:
+    """Make a primitive of a function of arrays; give its derivative with `.defvjp`. See `Primitive`."""
+    return Primitive(forward)
+
+
+def fused(reference: Callable) -> Callable[[Callable], Fused]:
+    """Decorate `forward(*arrays, **kwargs) -> (out, pullback)` as the fast form of `reference(*arrays, **kwargs)`.
+
+    `pullback(g)` returns a tuple with one gradient per positional argument, None for a constant one; it changes
+    neither `g` nor the arguments, and may be called again.
+
+    >>> @fused(lambda x: x / (1 + np.exp(-x)))
+    ... def swish(x):
+    ...     s = 1 / (1 + np.exp(-x))
+    ...     return x * s, lambda g: (g * (s + x * s * (1 - s)),)
+    >>> tape = Tape()
+    >>> x = tape.variable(0.0)
+    >>> tape.gradient(swish(x), [x])
+    [array(0.5)]
+    """
+    return functools.partial(Fused, reference)
+
+
+def differentiate(function: Callable, *rules: Callable | None) -> Primitive:
+    """Register NumPy's `function` as a primitive with these rules (see `Primitive.defvjp`)."""
+    numpy_primitive = Primitive(function)
+    numpy_primitive.rules = rules  # their signatures are checked by the tests, not at each import
+    REGISTRY[function] = numpy_primitive
+    return numpy_primitive

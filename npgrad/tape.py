@@ -1,0 +1,226 @@
+"""The tape: what happened, in the order in which it happened, and the sweep that runs it backwards.
+
+A `Tape` watches arrays, wrapped as Variables. Each operation on them appends one `Record` to the tape: which
+primitive ran, on which earlier records, and one *pullback* per parent, the function that turns the cotangent of the
+result (the derivative of the final output with respect to it) into that parent's. A record can only refer to records before
+it, so the list is in topological order, and differentiation is a loop from the last record to the first (a Wengert
+list; Griewank & Walther, "Evaluating Derivatives", 2nd ed., section 3.2): no graph to search, no recursion, no
+limit on depth. Records hold no values: only a pullback's closure keeps alive the arrays that it will need.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from itertools import repeat
+from operator import call
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .variable import Variable
+
+_creation_numbers = itertools.count()
+
+
+class ReleasedTapeError(ValueError):
+    """The tape has been consumed by an earlier gradient."""
+
+    code = "released-tape"
+
+
+class Record(NamedTuple):
+    """One line of a tape. A variable's has no primitive, no parents and no pullbacks.
+
+    `pullbacks` are functions of the cotangent, one per parent, or a single function that returns the gradients of all
+    arguments (a fused primitive; `parents` then lines up with its arguments, None for a constant).
+    """
+
+    primitive: Any
+    parents: tuple[int | None, ...]
+    pullbacks: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    kwargs: dict[str, Any] | None
+
+
+_make_record = functools.partial(tuple.__new__, Record)  # half the time of Record(...), on the hot path
+
+
+class Tape:
+    """A list of records, and the reverse sweep over it.
+
+    >>> tape = Tape()
+    >>> x = tape.variable([1.0, 2.0, 3.0])
+    >>> tape.gradient(np.sum(x * x), [x])
+    [array([2., 4., 6.])]
+
+    `names` maps the indices of named variables to their names, `adjoints` maps indices to cotangents after
+    `gradient(..., retain=True)`. An operation is recorded on the newest tape among its arguments (by creation
+    `number`), which makes nesting right without global state. A tape belongs to the thread that uses it.
+    """
+
+    def __init__(self) -> None:
+        self.number = next(_creation_numbers)
+        self.records: list[Record] = []
+        self.names: dict[int, str] = {}
+        self.adjoints: dict[int, Any] = {}
+        self.released = False
+
+    def variable(self, array: Any, name: str | None = None) -> Variable:
+        """Watch a float array, a number, a list of numbers, or a Variable of an older tape; TypeError if not floats.
+
+        The array is not copied: leave it unchanged while the tape is in use.
+        """
+        if not isinstance(array, Variable):
+            array = np.asarray(array)
+        elif array.tape.number >= self.number:
+            raise ValueError("only a Variable of an older tape can become a variable of this one")
+        if array.dtype.kind != "f":
+            hint = "; convert it with .astype(float)" if array.dtype.kind in "iub" else ""
+            raise TypeError(f"{name or 'a variable'} must be a float array, not {array.dtype}, to be differentiated{hint}")
+        variable = self.record(None, array, (), (), (), None)
+        if name is not None:
+            self.names[variable.index] = name
+        return variable
+
+    def record(
+        self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Sequence[Any], kwargs: dict | None
+    ) -> Variable:
+        """Append one record and return its Variable. `args` are the values that `primitive` was called with."""
+        if self.released:
+            raise ReleasedTapeError(
+                "this Variable's tape was released by an earlier gradient: compute it again on a new tape, or keep "
+                "the records with tape.gradient(..., retain=True)"
+            )
+        try:
+            shape, dtype = out.shape, out.dtype
+        except AttributeError:  # a forward that returns a plain number or a list
+            out = np.asarray(out)
+            shape, dtype = out.shape, out.dtype
+        if dtype.kind != "f":
+            raise TypeError(f"{primitive} gave {dtype}; only real floating-point results can be differentiated")
+        variable = Variable(out, self, len(self.records))
+        self.records.append(_make_record((primitive, parents, pullbacks, shape, dtype, kwargs)))
+        return variable
+
+    def gradient(
+        self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False
+    ) -> list[Any]:
+        """The gradient of sum(cotangent * output) with respect to each input, in the order of `inputs`.
+
+        A scalar output needs no cotangent; otherwise it has the output's shape. An input that the output doesn't
+        depend on has a zero gradient. Gradients have their input's shape and dtype, and share no memory.
+        The sweep releases the tape; `retain=True` keeps its records, and each one's cotangent in `adjoints`.
+        """
+        if isinstance(inputs, Variable):
+            raise TypeError("inputs must be a list of Variables: tape.gradient(y, [x])")
+        if cotangent is None and np.shape(output) != ():
+            raise ValueError(
+                f"an output of shape {np.shape(output)} needs a cotangent of that shape; or reduce it to a scalar "
+                "first, as in np.sum(y)"
+            )
+        return self.sweep([output], [1.0 if cotangent is None else cotangent], inputs, release=not retain, retain=retain)
+
+    def sweep(
+        self,
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Any],
+        inputs: Sequence[Variable],
+        *,
+        release: bool = True,
+        retain: bool = False,
+    ) -> list[Any]:
+        """`gradient` for any number of outputs; keeps the records unless `release`, the adjoints if `retain`."""
+        for v in (*outputs, *inputs):
+            if not isinstance(v, Variable) or v.tape is not self:
+                got = "a Variable of another tape" if isinstance(v, Variable) else f"a {type(v).__name__}"
+                raise TypeError(f"outputs and inputs must be Variables of this tape, not {got}")
+        if self.released:
+            raise ReleasedTapeError("this tape was released by an earlier gradient; use retain=True there to go on")
+        adjoints: dict[int, Any] = {}
+        own: set[int] = set()  # indices whose adjoint the sweep itself allocated: only these are added to in place
+        for output, cotangent in zip(outputs, cotangents, strict=True):
+            _accumulate(adjoints, own, output.index, _seed(output, cotangent))
+        wanted = {v.index for v in inputs}
+        records, last = self.records, max(adjoints, default=-1)
+        if release:
+            self.released = True
+            del records[last + 1 :]
+        for index in range(last, min(wanted, default=0) - 1, -1):
+            record = records.pop() if release else records[index]
+            g = adjoints.pop(index, None)
+            if g is None:
+                continue
+            if retain or index in wanted:
+                adjoints[index] = g
+            pullbacks = record.pullbacks
+            gradients = map(call, pullbacks, repeat(g)) if type(pullbacks) is tuple else pullbacks(g)
+            for parent, gradient in zip(record.parents, gradients):
+                if parent is None:
+                    continue
+                to = records[parent]
+                if getattr(gradient, "shape", None) != to.shape or gradient.dtype is not to.dtype:
+                    gradient = _fit(gradient, to, record)
+                if parent in adjoints:
+                    _accumulate(adjoints, own, parent, gradient)
+                else:
+                    adjoints[parent] = gradient
+            del record, pullbacks, gradients, g  # let go before the next record needs memory
+            gradient = None
+        if release:
+            records.clear()
+        if retain:
+            self.adjoints = adjoints
+        taken = {id(a) for a in self.adjoints.values()}
+        return [_unaliased(adjoints.get(v.index), v, taken) for v in inputs]
+
+
+def _accumulate(adjoints: dict, own: set, index: int, gradient: Any) -> None:
+    """Add to an adjoint, in place only where the sweep made the array: another consumer may hold any other one."""
+    total = adjoints.get(index)
+    if total is None:
+        adjoints[index] = gradient
+    elif index in own and type(gradient) is type(total) is np.ndarray:
+        np.add(total, gradient, out=total)
+    else:
+        adjoints[index] = total = total + gradient
+        if type(total) is np.ndarray:
+            own.add(index)
+
+
+def _seed(output: Variable, cotangent: Any) -> Any:
+    """The cotangent in its output's dtype, in memory of its own."""
+    if np.shape(cotangent) != output.shape:
+        raise ValueError(f"the cotangent has shape {np.shape(cotangent)}, but the output has shape {output.shape}")
+    if isinstance(cotangent, Variable):
+        return cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)
+    return np.array(cotangent, output.dtype)
+
+
+def _fit(gradient: Any, to: Record, record: Record) -> Any:
+    """Give a pullback's result its argument's shape, summing over axes that were broadcast, and its dtype."""
+    shape, extra = np.shape(gradient), np.ndim(gradient) - len(to.shape)
+    if shape != to.shape:
+        padded = (1,) * extra + to.shape
+        if extra < 0 or any(n != m and m != 1 for n, m in zip(shape, padded)):
+            raise ValueError(f"a pullback of {record.primitive} gave shape {shape} for an argument of shape {to.shape}")
+        axes = tuple(i for i, (n, m) in enumerate(zip(shape, padded)) if i < extra or n != m)
+        gradient = np.reshape(np.sum(gradient, axis=axes), to.shape)
+    elif not isinstance(gradient, (np.ndarray, np.generic, Variable)):
+        gradient = np.asarray(gradient)
+    return gradient if gradient.dtype == to.dtype else gradient.astype(to.dtype)
+
+
+def _unaliased(gradient: Any, v: Variable, taken: set[int]) -> Any:
+    """A gradient as the caller's own array: zeros where nothing arrived, a copy where memory would be shared."""
+    if gradient is None:
+        return np.zeros(v.shape, v.dtype)
+    if isinstance(gradient, Variable):
+        return gradient
+    fresh = isinstance(gradient, np.ndarray) and gradient.base is None and gradient.flags.carray
+    if not fresh or id(gradient) in taken:
+        gradient = np.array(gradient, order="C")
+    taken.add(id(gradient))
+    return gradient

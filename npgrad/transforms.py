@@ -1,0 +1,168 @@
+"""Transforms: from a function of arrays to its gradient, its pullback, its directional derivative.
+
+Each makes a tape, runs the function on Variables of it and sweeps back. What it returns may be transformed again:
+`grad(grad(f))` runs the inner sweep on Variables of the outer tape, and forward mode is the pullback of the pullback.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import tree as trees
+from .tape import Tape
+from .variable import Variable, strip
+
+
+def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+    """A function that returns `(f(*args), gradient)`, or `((value, aux), gradient)` with `has_aux`; see `grad`.
+
+    >>> value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    (np.float64(5.0), array([2., 4.]))
+    """
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        if not all(-len(args) <= n < len(args) for n in chosen):
+            raise TypeError(f"argnums={argnums!r}, but {getattr(f, '__name__', 'f')} was called with {len(args)} positional arguments")
+        tape, lifted, names = Tape(), [*args], argument_names(f, len(args))
+        for n in chosen:
+            lifted[n] = trees.map_with_path(lambda path, x: tape.variable(x, path), args[n], path=names[n])
+        variables = trees.leaves([lifted[n] for n in chosen])
+        out, aux = _value_and_aux(f, f(*lifted, **kwargs), has_aux)
+        outputs = [out] if _is_on(tape, out) else []  # a result that doesn't depend on them has zero gradients
+        gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), variables))
+        found = tuple(trees.map(lambda _: next(gradients), lifted[n]) for n in chosen)
+        value = _values(tape, (out, aux) if has_aux else out)
+        return value, found[0] if isinstance(argnums, int) else found
+
+    return differentiated
+
+
+def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+    """A function that returns the gradient of the scalar f with respect to argument `argnums`.
+
+    The gradient is a tree like that argument, a tuple of trees for a tuple of argnums; its leaves are new arrays of
+    the argument's shapes and dtypes. With `has_aux`, f returns `(value, aux)` and the result is `(gradient, aux)`.
+    ValueError if f's result is not a scalar, TypeError for a leaf that is not of floats.
+
+    >>> grad(grad(np.sin))(0.5) == -np.sin(0.5)
+    np.True_
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, found = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def vjp(f: Callable, *args: Any) -> tuple[Any, Callable[[Any], tuple]]:
+    """`f(*args)` and its pullback, which maps a cotangent like the output to one gradient per argument, as a tuple.
+
+    Arguments and output are trees. An argument's leaf that is not of floats is a constant: its gradient is None.
+    The pullback can be called again.
+
+    >>> out, pullback = vjp(np.multiply, np.array([1.0, 2.0]), 3.0)
+    >>> pullback(np.array([1.0, 10.0]))
+    (array([ 3., 30.]), array(21.))
+    """
+    tape, lifted, out = _run(f, args)
+    inputs = [v for v in trees.leaves(lifted) if _is_on(tape, v)]
+
+    def pullback(cotangent: Any) -> tuple:
+        trees.map(_same_shape, out, cotangent)
+        pairs = [(y, g) for y, g in zip(trees.leaves(out), trees.leaves(cotangent)) if _is_on(tape, y)]
+        gradients = iter(tape.sweep([y for y, _ in pairs], [g for _, g in pairs], inputs, release=False))
+        return tuple(trees.map(lambda v: next(gradients) if _is_on(tape, v) else None, a) for a in lifted)
+
+    return _values(tape, out), pullback
+
+
+def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """`f(*primals)` and its derivative in the direction `tangents`, both tuples with one tree per argument.
+
+    The pullback u ↦ Jᵀu is linear, so its own pullback takes a tangent ẋ to Jẋ.
+
+    >>> jvp(np.sin, (0.0,), (2.0,))
+    (np.float64(0.0), array(2.))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError("primals and tangents must be tuples with one tree per argument: jvp(f, (x,), (dx,))")
+    trees.map(_same_shape, tuple(primals), tuple(tangents))
+    tape, lifted, out = _run(f, primals)
+    pairs = [(v, t) for v, t in zip(trees.leaves(lifted), trees.leaves(list(tangents))) if _is_on(tape, v)]
+    outputs, dual = [y for y in trees.leaves(out) if _is_on(tape, y)], Tape()
+    u = [dual.variable(np.ones(y.shape, y.dtype)) for y in outputs]
+    gradients = tape.sweep(outputs, u, [v for v, _ in pairs])
+    linear = [(g, t) for g, (_, t) in zip(gradients, pairs) if _is_on(dual, g)]
+    found = iter(dual.sweep([g for g, _ in linear], [t for _, t in linear], u))
+    return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros(np.shape(y)), out)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The plain arrays behind a tree of Variables: constants for every derivative.
+
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    array(3.)
+    """
+    return trees.map(strip, x)
+
+
+def argument_names(f: Callable, count: int) -> list[str]:
+    """The names of f's first `count` positional arguments, `args[i]` where it has none."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()  # type: ignore[assignment]
+    names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def _run(f: Callable, args: Sequence[Any]) -> tuple[Tape, list[Any], Any]:
+    """f's output on a new tape, whose variables are the float leaves of args."""
+    tape = Tape()
+    lifted = [
+        trees.map_with_path(lambda path, x: tape.variable(x, path) if _is_float(x) else x, a, path=name)
+        for a, name in zip(args, argument_names(f, len(args)))
+    ]
+    return tape, lifted, f(*lifted)
+
+
+def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
+    """Take f's result apart, or say what it should have been."""
+    name, aux = getattr(f, "__name__", "the function"), None
+    if has_aux:
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
+        out, aux = out
+    if trees.is_node(out) or np.shape(out) != ():
+        got = f"a {type(out).__name__}" if trees.is_node(out) else f"an array of shape {np.shape(out)}"
+        raise ValueError(
+            f"grad needs a scalar, but {name} returned {got}: reduce it, as in np.sum(...), or use ng.vjp or ng.jacobian"
+        )
+    return out, aux
+
+
+def _values(tape: Tape, tree: Any) -> Any:
+    return trees.map(lambda v: v.value if _is_on(tape, v) else v, tree)
+
+
+def _is_on(tape: Tape, v: Any) -> bool:
+    return type(v) is Variable and v.tape is tape
+
+
+def _is_float(x: Any) -> bool:
+    return type(x) is Variable or np.asarray(x).dtype.kind == "f"
+
+
+def _same_shape(y: Any, g: Any) -> None:
+    if np.shape(g) != np.shape(y):
+        raise ValueError(f"a cotangent or tangent has shape {np.shape(g)} where the value has shape {np.shape(y)}")

@@ -1,0 +1,150 @@
+"""Variables: arrays that a tape watches, and how NumPy's calls on them find their rules.
+
+NumPy hands every call that meets a Variable to it (`__array_ufunc__`, `__array_function__`; NEP 13 and 18), and the
+Variable looks the function up in the registry that `rules/` fills. A function that is not there is an error that
+says what to do: nothing leaves the tape silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .tape import Tape
+
+REGISTRY: dict[Any, Callable] = {}
+"""From NumPy's functions, and (ufunc, method) pairs, to what runs when they are called on Variables."""
+
+NONDIFFERENTIABLE: set[Any] = set()
+"""NumPy's functions whose derivative is zero or undefined: on Variables they give plain arrays."""
+
+
+class Variable:
+    """An array whose operations are recorded; made by `Tape.variable` and by operations on other Variables.
+
+    Operators, NumPy's functions and ndarray's methods work on it; what would silently leave the tape is an error.
+    `value` leaves it on purpose: the array, or, when tapes are nested, a Variable of an older tape.
+    """
+
+    __slots__ = ("value", "tape", "index")
+    __hash__ = None  # type: ignore[assignment]  # == compares elementwise, as for arrays
+
+    def __init__(self, value: Any, tape: Tape, index: int):
+        self.value = value
+        self.tape = tape
+        self.index = index
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("a 0-d Variable can't be iterated over; it is a single number")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        label = self.tape.names.get(self.index, f"%{self.index}")
+        return f"Variable({self.value!r}, shape={self.shape}, dtype={self.dtype}, record={label})"
+
+    def _leaves_tape(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "this would take a Variable off its tape and lose its gradient (np.array, np.asarray, float, int…): "
+            "use np.stack([x, y]) to make an array of Variables, or x.value to leave the tape on purpose"
+        )
+
+    __array__ = __float__ = __int__ = __index__ = __complex__ = item = tolist = _leaves_tape
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TypeError("a Variable can't be changed in place: use np.where, np.concatenate or ng.set_at(x, index, value)")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Variable belongs to its tape and can't be copied or pickled; copy or pickle x.value")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            return _dispatch((ufunc, method), getattr(ufunc, method), inputs, kwargs)
+        if kwargs.keys() - {"out"} and ufunc not in NONDIFFERENTIABLE:
+            raise TypeError(
+                f"np.{ufunc.__name__} with {', '.join(sorted(kwargs))}= can't be differentiated: use np.where in "
+                "place of where=, and .astype in place of dtype="
+            )
+        return _dispatch(ufunc, ufunc, inputs, kwargs)
+
+    def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        return _dispatch(function, function, args, kwargs)
+
+    if TYPE_CHECKING:  # operators and ndarray's methods are attached by rules/, which has their primitives
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __add__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __add__
+        __matmul__ = __rmatmul__ = __mod__ = __floordiv__ = __lt__ = __le__ = __gt__ = __ge__ = __add__
+
+
+def strip(x: Any) -> Any:
+    """The plain array behind a Variable, off every tape; likewise for the items of lists and tuples."""
+    while type(x) is Variable:
+        x = x.value
+    return type(x)(map(strip, x)) if type(x) in (list, tuple) else x
+
+
+def implements(*functions: Any) -> Callable[[Callable], Callable]:
+    """Decorate a function, written in terms of others, as what NumPy's `functions` do on Variables."""
+
+    def register(implementation: Callable) -> Callable:
+        REGISTRY.update(dict.fromkeys(functions, implementation))
+        return implementation
+
+    return register
+
+
+def nondifferentiable(*functions: Any) -> None:
+    """Declare functions of NumPy that give plain arrays on Variables: comparisons, argmax, sign, floor, shape…"""
+    NONDIFFERENTIABLE.update(functions)
+
+
+def _dispatch(key: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    if kwargs.pop("out", None) is not None:
+        raise TypeError(f"{_name(key)} with out= would write behind the tape's back (x += y does too): use its result")
+    implementation = REGISTRY.get(key)
+    if implementation is not None:
+        if hasattr(implementation, "rules") and not any(type(a) is Variable for a in (*args, *kwargs.values())):
+            raise TypeError(f"{_name(key)} got a Variable inside a list: make an array of it with np.stack first")
+        return implementation(*args, **kwargs)
+    if key in NONDIFFERENTIABLE:
+        return function(*map(strip, args), **{name: strip(value) for name, value in kwargs.items()})
+    raise TypeError(
+        f"npgrad has no rule for {_name(key)}: write it in terms of functions that have one, register a rule with "
+        "ng.primitive, or pass x.value if its result is meant as a constant"
+    )
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, tuple):
+        return f"np.{key[0].__name__}.{key[1]}"
+    return f"{(getattr(key, '__module__', None) or 'numpy').replace('numpy', 'np', 1)}.{key.__name__}"
