@@ -29,6 +29,12 @@ class ReleasedTapeError(ValueError):
 
     code = "released-tape"
 
+    def __init__(self) -> None:
+        super().__init__(
+            "this tape was released by an earlier gradient: compute its Variables again on a new tape, or keep its "
+            "records with tape.gradient(..., retain=True)"
+        )
+
 
 class Record(NamedTuple):
     """One line of a tape. A variable's has no primitive, no parents and no pullbacks.
@@ -85,15 +91,10 @@ class Tape:
             self.names[variable.index] = name
         return variable
 
-    def record(
-        self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Sequence[Any], kwargs: dict | None
-    ) -> Variable:
+    def record(self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Any, kwargs: Any) -> Variable:
         """Append one record and return its Variable. `args` are the values that `primitive` was called with."""
         if self.released:
-            raise ReleasedTapeError(
-                "this Variable's tape was released by an earlier gradient: compute it again on a new tape, or keep "
-                "the records with tape.gradient(..., retain=True)"
-            )
+            raise ReleasedTapeError()
         try:
             shape, dtype = out.shape, out.dtype
         except AttributeError:  # a forward that returns a plain number or a list
@@ -105,9 +106,7 @@ class Tape:
         self.records.append(_make_record((primitive, parents, pullbacks, shape, dtype, kwargs)))
         return variable
 
-    def gradient(
-        self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False
-    ) -> list[Any]:
+    def gradient(self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False) -> list:
         """The gradient of sum(cotangent * output) with respect to each input, in the order of `inputs`.
 
         A scalar output needs no cotangent; otherwise it has the output's shape. An input that the output doesn't
@@ -117,28 +116,17 @@ class Tape:
         if isinstance(inputs, Variable):
             raise TypeError("inputs must be a list of Variables: tape.gradient(y, [x])")
         if cotangent is None and np.shape(output) != ():
-            raise ValueError(
-                f"an output of shape {np.shape(output)} needs a cotangent of that shape; or reduce it to a scalar "
-                "first, as in np.sum(y)"
-            )
+            raise ValueError(f"an output of shape {np.shape(output)} needs a cotangent of that shape, or a np.sum first")
         return self.sweep([output], [1.0 if cotangent is None else cotangent], inputs, release=not retain, retain=retain)
 
-    def sweep(
-        self,
-        outputs: Sequence[Variable],
-        cotangents: Sequence[Any],
-        inputs: Sequence[Variable],
-        *,
-        release: bool = True,
-        retain: bool = False,
-    ) -> list[Any]:
+    def sweep(self, outputs: Sequence, cotangents: Sequence, inputs: Sequence, *, release=True, retain=False) -> list:
         """`gradient` for any number of outputs; keeps the records unless `release`, the adjoints if `retain`."""
         for v in (*outputs, *inputs):
             if not isinstance(v, Variable) or v.tape is not self:
                 got = "a Variable of another tape" if isinstance(v, Variable) else f"a {type(v).__name__}"
                 raise TypeError(f"outputs and inputs must be Variables of this tape, not {got}")
         if self.released:
-            raise ReleasedTapeError("this tape was released by an earlier gradient; use retain=True there to go on")
+            raise ReleasedTapeError()
         adjoints: dict[int, Any] = {}
         own: set[int] = set()  # indices whose adjoint the sweep itself allocated: only these are added to in place
         for output, cotangent in zip(outputs, cotangents, strict=True):

@@ -28,18 +28,12 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        if not all(-len(args) <= n < len(args) for n in chosen):
-            raise TypeError(f"argnums={argnums!r}, but {getattr(f, '__name__', 'f')} was called with {len(args)} positional arguments")
-        tape, lifted, names = Tape(), [*args], argument_names(f, len(args))
-        for n in chosen:
-            lifted[n] = trees.map_with_path(lambda path, x: tape.variable(x, path), args[n], path=names[n])
-        variables = trees.leaves([lifted[n] for n in chosen])
-        out, aux = _value_and_aux(f, f(*lifted, **kwargs), has_aux)
+        tape, lifted, out = _run(f, args, kwargs, chosen, strict=True)
+        out, aux = _value_and_aux(f, out, has_aux)
         outputs = [out] if _is_on(tape, out) else []  # a result that doesn't depend on them has zero gradients
-        gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), variables))
+        gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), trees.leaves([lifted[n] for n in chosen])))
         found = tuple(trees.map(lambda _: next(gradients), lifted[n]) for n in chosen)
-        value = _values(tape, (out, aux) if has_aux else out)
-        return value, found[0] if isinstance(argnums, int) else found
+        return _values(tape, (out, aux) if has_aux else out), found[0] if isinstance(argnums, int) else found
 
     return differentiated
 
@@ -119,21 +113,24 @@ def stop_gradient(x: Any) -> Any:
 def argument_names(f: Callable, count: int) -> list[str]:
     """The names of f's first `count` positional arguments, `args[i]` where it has none."""
     try:
-        parameters = inspect.signature(f).parameters.values()
+        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
     except (TypeError, ValueError):
-        parameters = ()  # type: ignore[assignment]
-    names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        names = []
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
-def _run(f: Callable, args: Sequence[Any]) -> tuple[Tape, list[Any], Any]:
-    """f's output on a new tape, whose variables are the float leaves of args."""
-    tape = Tape()
-    lifted = [
-        trees.map_with_path(lambda path, x: tape.variable(x, path) if _is_float(x) else x, a, path=name)
-        for a, name in zip(args, argument_names(f, len(args)))
-    ]
-    return tape, lifted, f(*lifted)
+def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, strict: bool = False) -> tuple[Tape, list, Any]:  # noqa: B006
+    """A new tape, args with the float leaves of the chosen ones (all) as its variables, and f's output on them."""
+
+    def watch(path: str, x: Any) -> Any:
+        return tape.variable(x, path) if strict or type(x) is Variable or np.asarray(x).dtype.kind == "f" else x
+
+    tape, lifted, names = Tape(), [*args], argument_names(f, len(args))
+    for n in range(len(args)) if chosen is None else chosen:
+        if not -len(args) <= n < len(args):
+            raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional arguments")
+        lifted[n] = trees.map_with_path(watch, args[n], path=names[n])
+    return tape, lifted, f(*lifted, **kwargs)
 
 
 def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -157,10 +154,6 @@ def _values(tape: Tape, tree: Any) -> Any:
 
 def _is_on(tape: Tape, v: Any) -> bool:
     return type(v) is Variable and v.tape is tape
-
-
-def _is_float(x: Any) -> bool:
-    return type(x) is Variable or np.asarray(x).dtype.kind == "f"
 
 
 def _same_shape(y: Any, g: Any) -> None:
