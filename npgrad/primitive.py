@@ -75,11 +75,12 @@ class Primitive:
 
     @functools.cached_property
     def _parameters(self) -> list[inspect.Parameter]:
+        if isinstance(self.forward, np.ufunc):
+            return [inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(self.forward.nin)]
         try:
             return list(inspect.signature(self.forward).parameters.values())
-        except ValueError:  # ufuncs and some other functions of NumPy's tell no signature
-            nin = getattr(self.forward, "nin", 0)
-            return [inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(nin)]
+        except ValueError:  # some of NumPy's functions tell no signature
+            return []
 
     def _bind(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Move arguments given by keyword to their positions, where they can be differentiated."""

@@ -85,7 +85,9 @@ class Tape:
             raise ValueError("only a Variable of an older tape can become a variable of this one")
         if array.dtype.kind != "f":
             hint = "; convert it with .astype(float)" if array.dtype.kind in "iub" else ""
-            raise TypeError(f"{name or 'a variable'} must be a float array, not {array.dtype}, to be differentiated{hint}")
+            raise TypeError(
+                f"{name or 'a variable'} must be a float array, not {array.dtype}, to be differentiated{hint}"
+            )
         variable = self.record(None, array, (), (), (), None)
         if name is not None:
             self.names[variable.index] = name
@@ -106,7 +108,9 @@ class Tape:
         self.records.append(_make_record((primitive, parents, pullbacks, shape, dtype, kwargs)))
         return variable
 
-    def gradient(self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False) -> list:
+    def gradient(
+        self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False
+    ) -> list:
         """The gradient of sum(cotangent * output) with respect to each input, in the order of `inputs`.
 
         A scalar output needs no cotangent; otherwise it has the output's shape. An input that the output doesn't
@@ -116,8 +120,12 @@ class Tape:
         if isinstance(inputs, Variable):
             raise TypeError("inputs must be a list of Variables: tape.gradient(y, [x])")
         if cotangent is None and np.shape(output) != ():
-            raise ValueError(f"an output of shape {np.shape(output)} needs a cotangent of that shape, or a np.sum first")
-        return self.sweep([output], [1.0 if cotangent is None else cotangent], inputs, release=not retain, retain=retain)
+            raise ValueError(
+                f"an output of shape {np.shape(output)} needs a cotangent of that shape, or a np.sum first"
+            )
+        return self.sweep(
+            [output], [1.0 if cotangent is None else cotangent], inputs, release=not retain, retain=retain
+        )
 
     def sweep(self, outputs: Sequence, cotangents: Sequence, inputs: Sequence, *, release=True, retain=False) -> list:
         """`gradient` for any number of outputs; keeps the records unless `release`, the adjoints if `retain`."""

@@ -41,7 +41,8 @@ def map_with_path(function: Callable, tree: Any, *rest: Any, path: str = "") -> 
     """Like `map`, with each leaf's path as the function's first argument."""
     children, others = _children(tree), [dict(_children(other)) for other in rest]
     for other, found in zip(rest, others):
-        if type(other) is not type(tree) if is_node(tree) else is_node(other) or found.keys() != dict(children).keys():
+        same_kind = type(other) is type(tree) if is_node(tree) else not is_node(other)
+        if not same_kind or found.keys() != dict(children).keys():
             raise ValueError(f"trees differ at {path or 'the top'}: {_describe(tree)} against {_describe(other)}")
     if not is_node(tree):
         return function(path, tree, *rest)

@@ -29,7 +29,7 @@ class Variable:
     `value` leaves it on purpose: the array, or, when tapes are nested, a Variable of an older tape.
     """
 
-    __slots__ = ("value", "tape", "index")
+    __slots__ = ("index", "tape", "value")
     __hash__ = None  # type: ignore[assignment]  # == compares elementwise, as for arrays
 
     def __init__(self, value: Any, tape: Tape, index: int):
@@ -77,7 +77,9 @@ class Variable:
     __array__ = __float__ = __int__ = __index__ = __complex__ = item = tolist = _leaves_tape
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise TypeError("a Variable can't be changed in place: use np.where, np.concatenate or ng.set_at(x, index, value)")
+        raise TypeError(
+            "a Variable can't be changed in place: use np.where, np.concatenate or ng.set_at(x, index, value)"
+        )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("a Variable belongs to its tape and can't be copied or pickled; copy or pickle x.value")
