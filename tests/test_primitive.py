@@ -1,5 +1,7 @@
 """Primitives, fused primitives and their registration."""
 
+import types
+
 import numpy as np
 import pytest
 from oracle import differences
@@ -83,11 +85,15 @@ def test_rules_are_checked_when_they_are_registered():
 
 
 def test_every_rule_in_the_tables_has_the_signature_of_its_function():
+    checked = 0
     for primitive in PRIMITIVES:
-        if type(primitive.rules) is tuple:
+        exact = isinstance(primitive.forward, (np.ufunc, types.FunctionType))  # NumPy's others differ by version
+        if exact and type(primitive.rules) is tuple:
             for rule in primitive.rules:
                 if rule is not None:
                     primitive._check_signature(rule)
+                    checked += 1
+    assert checked > 20
 
 
 def test_a_rule_for_any_number_of_arguments():
