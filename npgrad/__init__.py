@@ -1,6 +1,21 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
 from . import rules, tree  # noqa: F401  (rules fills the registry)
+from .ops import (
+    attention,
+    causal_mask,
+    cross_entropy,
+    embedding,
+    gelu,
+    layer_norm,
+    log_softmax,
+    logsumexp,
+    rms_norm,
+    sigmoid,
+    silu,
+    softmax,
+    swiglu,
+)
 from .primitive import differentiate, fused, primitive
 from .tape import Record, ReleasedTapeError, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp

@@ -1,0 +1,25 @@
+"""The decoder's primitives: each one's forward, its derivative and its plain reference stand together."""
+
+from .activation import gelu, sigmoid, silu, swiglu
+from .attention import attention
+from .embedding import embedding
+from .loss import cross_entropy
+from .mask import causal_mask
+from .norm import layer_norm, rms_norm
+from .softmax import log_softmax, logsumexp, softmax
+
+__all__ = [
+    "attention",
+    "causal_mask",
+    "cross_entropy",
+    "embedding",
+    "gelu",
+    "layer_norm",
+    "log_softmax",
+    "logsumexp",
+    "rms_norm",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "swiglu",
+]
