@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
+from contextvars import ContextVar
 from itertools import repeat
 from operator import call
 from typing import Any, NamedTuple
@@ -22,6 +23,9 @@ import numpy as np
 from .variable import Variable
 
 _creation_numbers = itertools.count()
+
+TAPE_KIND: ContextVar[type[Tape]] = ContextVar("TAPE_KIND")
+"""What `Tape()` makes in this context, if not a plain Tape: debug mode sets it."""
 
 
 class ReleasedTapeError(ValueError):
@@ -66,6 +70,9 @@ class Tape:
     `gradient(..., retain=True)`. An operation is recorded on the newest tape among its arguments (by creation
     `number`), which makes nesting right without global state. A tape belongs to the thread that uses it.
     """
+
+    def __new__(cls) -> Tape:
+        return super().__new__(TAPE_KIND.get(cls) if cls is Tape else cls)
 
     def __init__(self) -> None:
         self.number = next(_creation_numbers)

@@ -1,0 +1,113 @@
+"""Debug mode stops at the first fault and names the record; outside it nothing changes."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import npgrad as ng
+from npgrad.debug import DebugTape
+from npgrad.primitive import PRIMITIVES
+
+
+@pytest.fixture(autouse=True)
+def _quiet_and_clean():
+    count = len(PRIMITIVES)
+    with np.errstate(all="ignore"):
+        yield
+    del PRIMITIVES[count:]
+
+
+def primitive_of(pullback):
+    @ng.primitive
+    def identity(x):
+        return x * 1.0
+
+    identity.defvjp(lambda out, x: pullback)
+    return identity
+
+
+def test_it_is_on_inside_the_block_alone():
+    assert type(ng.Tape()) is ng.Tape
+    with ng.debug():
+        assert type(ng.Tape()) is DebugTape
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(type(ng.Tape())))
+        thread.start()
+        thread.join()
+    assert seen == [ng.Tape]
+    assert type(ng.Tape()) is ng.Tape
+
+
+def test_right_code_gives_the_same_gradients():
+    f = lambda x: np.sum(np.tanh(x) @ np.ones(3) * x[0, 0])
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    with ng.debug():
+        watched = ng.grad(f)(x)
+        second = ng.grad(lambda x: np.sum(ng.grad(f)(x) ** 2))(x)
+    np.testing.assert_array_equal(watched, ng.grad(f)(x))
+    np.testing.assert_array_equal(second, ng.grad(lambda x: np.sum(ng.grad(f)(x) ** 2))(x))
+
+
+def test_records_keep_their_source_line():
+    with ng.debug():
+        tape = ng.Tape()
+        x = tape.variable(np.ones(2))
+        np.exp(x)
+    assert all(line.startswith("test_debug.py:") for line in tape.lines)
+    assert int(tape.lines[1].split(":")[1]) == int(tape.lines[0].split(":")[1]) + 1
+
+
+def test_the_first_bad_value_is_named():
+    def f(x):
+        y = x - 1.0
+        z = np.log(y)
+        return np.sum(z * 0.0)
+
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"record %2 \(log\) at test_debug.py:\d+: its value is infinite at \(1,\)"):
+        ng.grad(f)(np.array([2.0, 1.0]))
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"\(log\).*its value is NaN at \(0,\)"):
+        ng.grad(f)(np.array([0.5, 2.0]))
+
+
+def test_an_infinity_that_was_put_in_on_purpose_may_pass():
+    scores = np.zeros((2, 2))
+    with ng.debug():
+        g = ng.grad(lambda s: np.sum(np.exp(np.where(np.eye(2) > 0, s, -np.inf))))(scores)
+        np.testing.assert_array_equal(g, np.eye(2))
+        ng.grad(lambda s: np.sum(ng.softmax(ng.causal_mask(s)) ** 2))(scores)
+
+
+def test_a_where_with_a_bad_branch_is_shown_the_double_where():
+    f = lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0))
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"\(sqrt\).*adjoint is NaN at \(1,\).*np.where\(ok, f\(np.where"):
+        ng.grad(f)(np.array([4.0, 0.0]))
+
+
+def test_a_saved_array_that_changed():
+    a = np.ones(3)
+    with ng.debug():
+        tape = ng.Tape()
+        x = tape.variable(np.ones(3))
+        y = np.sum(x * a)
+        a[1] = 5.0
+        with pytest.raises(ng.DebugError, match=r"record %1 \(multiply\).*'y'.*was changed after the forward"):
+            tape.gradient(y, [x])
+
+
+def test_a_pullback_that_changes_its_cotangent():
+    def greedy(g):
+        g *= 2
+        return g
+
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"identity.*changed the cotangent"):
+        ng.grad(lambda x: np.sum(np.square(primitive_of(greedy)(x))))(np.ones(3))
+
+
+def test_a_fused_primitive_is_watched_too():
+    @ng.fused(lambda x: x * 1.0)
+    def broken(x):
+        return x * 1.0, lambda g: (g / np.zeros(x.shape),)
+
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"adjoint is infinite at its only element"):
+        ng.grad(broken)(1.0)
