@@ -1,41 +1,387 @@
-"""Reductions: sum, mean, max and their kin, with axis and keepdims."""
+"""Reductions and running totals: sum, mean, var, max, prod, cumsum and their kin, with NumPy's keywords.
+
+A reduction's pullback gives the cotangent back its lost axes and spreads it over them. Conventions: max and min split
+evenly among ties (a tie with `initial` counts as one), and give nothing where the result is NaN; std of equal numbers
+has slope 0; prod and cumprod are exact with any number of zeros, since their pullbacks multiply and never divide.
+`out=` is refused, and so is a `dtype` that is not of floats (the result could not be differentiated).
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from ..primitive import differentiate
+from ..primitive import differentiate, primitive
+from ..variable import Variable, implements, nondifferentiable, strip
+from .shaping import astype
+
+_unset = np._NoValue
 
 
-def _kept(shape, axis):
+def refuse_out(out):
+    """TypeError for an `out` that was given."""
+    if out is not None:
+        raise TypeError("out= would write behind the tape's back: leave it out and use the result")
+
+
+def kept_shape(shape, axis):
     """The shape that keepdims=True would have given."""
     if axis is None:
         return (1,) * len(shape)
-    axes = {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
+    axes = {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))} if shape else ()
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
-def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False):
-    shape, kept = x.shape, _kept(x.shape, axis)
-    return lambda g: np.broadcast_to(np.reshape(g, kept), shape)
+def count(shape, axis):
+    """How many elements of an array of this shape go into each result."""
+    return math.prod(n for n, k in zip(shape, kept_shape(shape, axis)) if k == 1)
 
 
-def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False):
-    shape, kept = x.shape, _kept(x.shape, axis)
-    count = math.prod(n for n, k in zip(shape, kept) if k == 1) or 1
-    return lambda g: np.broadcast_to(np.reshape(g / count, kept), shape)
+def spread(g, kept, shape):
+    """g over the axes that were reduced. np.broadcast_to, but without its 3 µs for a small array."""
+    if type(g) is Variable or math.prod(shape) > 4096:
+        return np.broadcast_to(np.reshape(g, kept), shape)
+    out = np.empty(shape, g.dtype)
+    out[...] = g.reshape(kept)
+    return out
 
 
-def _extremum(out, x, axis=None, out_=None, keepdims=False):
-    shape, kept = x.shape, _kept(x.shape, axis)
-    ties = np.asarray(x == np.reshape(out, kept), x.dtype)
-    share = ties / np.sum(ties, axis=axis, keepdims=True)
-    return lambda g: np.reshape(g, kept) * share
+def last_axis(x, axis):
+    """x with the axes to be reduced as its last one, and the shape that keepdims=True would give the result."""
+    kept = kept_shape(x.shape, axis)
+    if axis is None or not x.ndim:
+        return np.reshape(x, (x.size,)), kept
+    axes = normalize_axis_tuple(axis, x.ndim)
+    if axes == (x.ndim - 1,):
+        return x, kept
+    moved = np.moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim)))
+    return np.reshape(moved, (*moved.shape[: x.ndim - len(axes)], count(x.shape, axis))), kept
+
+
+# Sums and means.
+
+
+def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False, initial=0, where=True):
+    refuse_out(out_)
+    shape, kept = x.shape, kept_shape(x.shape, axis)
+    if where is True:
+        return lambda g: spread(g, kept, shape)
+    return lambda g: np.where(where, np.reshape(g, kept), np.zeros(shape, g.dtype))
+
+
+def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False, where=True):
+    refuse_out(out_)
+    shape, kept = x.shape, kept_shape(x.shape, axis)
+    if where is True:
+        n = count(shape, axis)
+        return lambda g: spread(g / n, kept, shape) if n else np.zeros(shape, g.dtype)
+    n = np.sum(np.broadcast_to(where, shape), axis=axis, dtype=out.dtype, keepdims=True)
+    return lambda g: np.where(where, np.reshape(g, kept) / n, np.zeros(shape, g.dtype))
 
 
 differentiate(np.sum, _sum)
 differentiate(np.mean, _mean)
-differentiate(np.max, _extremum)
-differentiate(np.min, _extremum)
+
+
+@primitive
+def variance(x, axis, ddof, keepdims):
+    """np.var, of all elements along the axis."""
+    return np.var(x, axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+@variance.defvjp
+def _variance(out, x, axis, ddof, keepdims):
+    kept, n = kept_shape(x.shape, axis), max(count(x.shape, axis) - ddof, 0)
+    return lambda g: np.reshape(2 * g / n, kept) * (x - np.mean(x, axis=axis, keepdims=True))
+
+
+@primitive
+def deviation(x, axis, ddof, keepdims):
+    """np.std, of all elements along the axis."""
+    return np.std(x, axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+@deviation.defvjp
+def _deviation(out, x, axis, ddof, keepdims):
+    kept, n = kept_shape(x.shape, axis), max(count(x.shape, axis) - ddof, 0)
+    slope = np.where(out == 0, 0, 1 / np.where(out == 0, 1, out))
+    return lambda g: np.reshape(g * slope / n, kept) * (x - np.mean(x, axis=axis, keepdims=True))
+
+
+def root(x):
+    """The square root, with slope 0 at 0."""
+    zero = x == 0
+    return np.where(zero, 0, np.sqrt(np.where(zero, 1, x))) if np.any(zero) else np.sqrt(x)
+
+
+def _moment(whole, finish):
+    """np.var and np.std: `whole` is the primitive, `finish` makes the result of the mean square."""
+
+    def moment(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None, correction=None):
+        refuse_out(out)
+        ddof = ddof if correction is None else correction
+        a = a if dtype is None else astype(a, dtype)
+        if where is True and mean is None:
+            return whole(a, axis, ddof, keepdims)
+        where = np.broadcast_to(where, a.shape)
+        if mean is None:
+            mean = np.mean(a, axis=axis, keepdims=True, where=where)
+        n = np.sum(where, axis=axis, keepdims=keepdims, dtype=a.dtype) - ddof
+        square = np.sum(np.square(a - mean), axis=axis, keepdims=keepdims, where=where)
+        return finish(square / np.maximum(n, 0))
+
+    return moment
+
+
+implements(np.var)(_moment(variance, lambda x: x))
+implements(np.std)(_moment(deviation, root))
+
+
+# Largest and smallest.
+
+
+def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, where=True):
+    refuse_out(out_)
+    kept = kept_shape(x.shape, axis)
+    ties = x == np.reshape(out, kept)
+    if where is not True:
+        ties = ties & where
+    number = np.sum(ties, axis=axis, keepdims=True, dtype=out.dtype)
+    if initial is not _unset:
+        number = number + np.reshape(out == initial, kept)
+    number = np.maximum(number, 1)
+    return lambda g: np.where(ties, np.reshape(g, kept) / number, 0)
+
+
+for _function in (np.max, np.amax, np.min, np.amin):
+    differentiate(_function, _extremum)
+
+
+@implements(np.ptp)
+def _ptp(a, axis=None, out=None, keepdims=False):
+    refuse_out(out)
+    return np.max(a, axis=axis, keepdims=keepdims) - np.min(a, axis=axis, keepdims=keepdims)
+
+
+# Running sums and products.
+
+
+def _reverse(x):
+    return x[..., ::-1]
+
+
+def _cumsum(out, x, axis=None, dtype=None, out_=None):
+    refuse_out(out_)
+    shape = x.shape
+    if axis is None:
+        return lambda g: np.reshape(np.cumsum(g[::-1])[::-1], shape)
+    return lambda g: np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+
+
+differentiate(np.cumsum, _cumsum)
+
+
+@primitive
+def recurrence(g, x):
+    """hᵢ = gᵢ + xᵢ·hᵢ₋₁ along the last axis, with h₋₁ = 0: the transpose of a running product, without a division."""
+    h = np.empty(np.broadcast_shapes(g.shape, x.shape), np.result_type(g, x))
+    previous = 0
+    for i in range(h.shape[-1]):
+        previous = h[..., i] = g[..., i] + x[..., i] * previous
+    return h
+
+
+def _after(x, first):
+    """x one place later along the last axis, with `first` in front."""
+    return np.concatenate([np.full((*x.shape[:-1], 1), first, x.dtype), x[..., :-1]], axis=-1)
+
+
+def _transposed(g, x):
+    """The transpose of g ↦ recurrence(g, x): u_i = g_i + x_{i+1}·u_{i+1}."""
+    return _reverse(recurrence(_reverse(g), _after(_reverse(x), 0)))
+
+
+recurrence.defvjp(
+    lambda out, g, x: lambda c: _transposed(c, x),
+    lambda out, g, x: lambda c: _transposed(c, x) * _after(out, 0),
+)
+
+
+@primitive
+def running_product(x):
+    """np.cumprod along the last axis."""
+    return np.cumprod(x, axis=-1)
+
+
+@running_product.defvjp
+def _running_product(out, x):
+    return lambda g: _after(out, 1) * _transposed(g, x)
+
+
+@primitive
+def product(x):
+    """np.prod over the last axis."""
+    return np.prod(x, axis=-1)
+
+
+@product.defvjp
+def _product(out, x):
+    """Each element's slope is the product of those before it and those after it."""
+    return lambda g: g[..., None] * (running_product(_after(x, 1)) * _reverse(running_product(_after(_reverse(x), 1))))
+
+
+@implements(np.prod)
+def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
+    refuse_out(out)
+    a = a if dtype is None else astype(a, dtype)
+    a = a if where is True else np.where(where, a, 1)
+    a, kept = last_axis(a, axis)
+    result = product(a)
+    if keepdims:
+        result = np.reshape(result, kept)
+    return result if initial is _unset else result * initial
+
+
+@implements(np.cumprod)
+def _cumprod(a, axis=None, dtype=None, out=None):
+    refuse_out(out)
+    a = a if dtype is None else astype(a, dtype)
+    if axis is None:
+        return running_product(np.reshape(a, (-1,)))
+    return np.moveaxis(running_product(np.moveaxis(a, axis, -1)), -1, axis)
+
+
+def _cumulative(running, first):
+    """np.cumulative_sum and np.cumulative_prod: optionally with the empty sum or product in front."""
+
+    def cumulative(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
+        refuse_out(out)
+        if axis is None:
+            if x.ndim != 1:
+                raise ValueError(f"an array of {x.ndim} dimensions needs an axis to run along")
+            axis = 0
+        result = running(x, axis=axis, dtype=dtype)
+        if not include_initial:
+            return result
+        shape = list(x.shape)
+        shape[axis] = 1
+        return np.concatenate([np.full(shape, first, result.dtype), result], axis=axis)
+
+    return cumulative
+
+
+if hasattr(np, "cumulative_sum"):  # NumPy 2.1
+    implements(np.cumulative_sum)(_cumulative(np.cumsum, 0))
+    implements(np.cumulative_prod)(_cumulative(np.cumprod, 1))
+
+
+# The methods of ufuncs. Their axis is 0 unless another is given.
+
+
+def _reduce(function):
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
+        refuse_out(out)
+        array = array if dtype is None else astype(array, dtype)
+        keywords = {} if initial is _unset else {"initial": initial}
+        if where is not True:
+            keywords["where"] = where
+        return function(array, axis=axis, keepdims=keepdims, **keywords)
+
+    return reduce
+
+
+def _reduction(ufunc, identity, slope):
+    """The reduction by a ufunc of two arguments, given `slope(x, out, axis)` where out has all its axes."""
+
+    def forward(x, axis, keepdims):
+        return ufunc.reduce(x, axis=axis, keepdims=keepdims)
+
+    def rule(out, x, axis, keepdims):
+        kept = kept_shape(x.shape, axis)
+        return lambda g: np.reshape(g, kept) * slope(x, np.reshape(out, kept), axis)
+
+    forward.__name__ = f"{ufunc.__name__}_reduce"
+    whole = primitive(forward)
+    whole.defvjp(rule)
+
+    def function(x, axis, keepdims, initial=identity, where=True):
+        result = whole(x if where is True else np.where(where, x, identity), axis, keepdims)
+        return result if initial == identity else ufunc(result, initial)
+
+    return function
+
+
+def _softmax(exp):
+    """exp(x - out): where out is -inf nothing, where it is +inf an even split among the infinite."""
+
+    def slope(x, out, axis):
+        infinite = np.isinf(out)
+        if not np.any(infinite):
+            return exp(x - out)
+        largest = (x == out) & (out > 0)
+        even = largest / np.maximum(np.sum(largest, axis=axis, keepdims=True, dtype=out.dtype), 1)
+        return np.where(infinite, even, exp(np.where(infinite, 0, x) - np.where(infinite, 0, out)))
+
+    return slope
+
+
+def _ties(x, out, axis):
+    ties = x == out
+    return ties / np.maximum(np.sum(ties, axis=axis, keepdims=True, dtype=out.dtype), 1)
+
+
+def _direction(x, out, axis):
+    return x / np.where(out == 0, 1, out)
+
+
+for _ufunc, _function in {
+    np.add: np.sum,
+    np.multiply: _prod,
+    np.maximum: np.max,
+    np.minimum: np.min,
+    np.fmax: _reduction(np.fmax, -np.inf, _ties),
+    np.fmin: _reduction(np.fmin, np.inf, _ties),
+    np.logaddexp: _reduction(np.logaddexp, -np.inf, _softmax(np.exp)),
+    np.logaddexp2: _reduction(np.logaddexp2, -np.inf, _softmax(np.exp2)),
+    np.hypot: _reduction(np.hypot, 0, _direction),
+}.items():
+    implements((_ufunc, "reduce"))(_reduce(_function))
+
+
+def _accumulate(function):
+    def accumulate(array, axis=0, dtype=None, out=None):
+        refuse_out(out)
+        return function(array if dtype is None else astype(array, dtype), axis=axis)
+
+    return accumulate
+
+
+def _running(ufunc):
+    """np.maximum.accumulate and np.minimum.accumulate: each result copies one element, the first of equals."""
+
+    def running(x, axis):
+        plain = np.moveaxis(strip(x), axis, -1)
+        total = ufunc.accumulate(plain, axis=-1)
+        before, after = total[..., :-1], total[..., 1:]
+        place = np.zeros(plain.shape, np.intp)
+        place[..., 1:] = np.where((before == after) | np.isnan(before), 0, np.arange(1, plain.shape[-1]))
+        place = np.maximum.accumulate(place, axis=-1)
+        return np.take_along_axis(x, np.moveaxis(place, -1, axis), axis=axis)
+
+    return running
+
+
+for _ufunc, _function in {
+    np.add: np.cumsum,
+    np.multiply: np.cumprod,
+    np.maximum: _running(np.maximum),
+    np.minimum: _running(np.minimum),
+}.items():
+    implements((_ufunc, "accumulate"))(_accumulate(_function))
+
+nondifferentiable(
+    np.all, np.any, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.count_nonzero, np.nonzero, np.flatnonzero, np.argwhere,
+    (np.logical_and, "reduce"), (np.logical_or, "reduce"),
+)  # fmt: skip
