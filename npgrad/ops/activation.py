@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import primitive
+from ..primitive import fused, primitive
 from .arrays import as_floats
 
 
@@ -18,9 +18,8 @@ def sigmoid(x: Any) -> Any:
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
     """
-    x = as_floats(x)
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, np.ones((), x.dtype)) / (1 + e)
+    with np.errstate(over="ignore"):  # exp(1000) is inf, whose reciprocal is the right 0
+        return 1 / (1 + np.exp(-as_floats(x)))
 
 
 sigmoid.defvjp(lambda out, x: lambda g: g * (out * sigmoid(-x)))
@@ -42,7 +41,11 @@ def silu(x: Any) -> Any:
 
 @silu.defvjp
 def _(out, x):
-    return lambda g: g * (sigmoid(x) * (1 + x * sigmoid(-x)))
+    def pullback(g):
+        s = sigmoid(x)
+        return g * (s * (1 + x * (1 - s)))
+
+    return pullback
 
 
 def swiglu(gate: Any, up: Any) -> Any:
@@ -55,6 +58,28 @@ def swiglu(gate: Any, up: Any) -> Any:
     array([   0., 5000.])
     """
     return silu(gate) * as_floats(up)
+
+
+@fused(swiglu)  # type: ignore[no-redef]
+def swiglu(gate, up):
+    gate, up = as_floats(gate), as_floats(up)
+    s = np.asarray(-gate)
+    with np.errstate(over="ignore"):
+        np.exp(s, out=s)
+    s += 1
+    s = np.divide(1, s, out=s)  # sigmoid(gate)
+    out = s * gate
+    out = out * up
+
+    def pullback(g):
+        silu_gate = s * gate
+        dup = g * silu_gate
+        dgate = 1 - s
+        dgate *= silu_gate
+        dgate += s  # the slope of silu
+        return dgate * (g * up), dup
+
+    return out, pullback
 
 
 @primitive

@@ -17,6 +17,12 @@ def as_floats(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
+def as_same_floats(*arrays: Any) -> list[np.ndarray]:
+    """Plain arrays as floats of one precision, the highest among them: what in-place work needs."""
+    floats = [as_floats(a) for a in arrays]
+    return [a.astype(np.result_type(*floats), copy=False) for a in floats]
+
+
 def as_ids(ids: Any, name: str, count: int) -> np.ndarray:
     """ids as an integer array whose every entry is in range(count); IndexError names the first that is not."""
     ids = np.asarray(ids)

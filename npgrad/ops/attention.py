@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import as_floats
-from .mask import visible_keys
-from .softmax import softmax
+from ..primitive import fused
+from .arrays import as_floats, as_same_floats
+from .mask import check_window, visible_keys
+from .softmax import exp_and_sum, in_range, row_sums, softmax
 
 
 def attention(
@@ -39,20 +41,172 @@ def attention(
             [2.]]])
     """
     q, k, v = as_floats(q), as_floats(k), as_floats(v)
-    visible = _visible(q, k, v, causal, offset, mask, window)
+    mask = _checked(q, k, v, causal, offset, mask, window)
     heads, queries, width = q.shape[-3:]
-    shared = k.shape[-3]
+    shared, keys = k.shape[-3:-1]
     q = np.reshape(q, (*q.shape[:-3], shared, heads // shared, queries, width))
     k, v = np.expand_dims(k, -3), np.expand_dims(v, -3)  # one key/value head for each group of queries' heads
-    scores = np.matmul(q * (1 / math.sqrt(width) if scale is None else scale), np.swapaxes(k, -1, -2))
-    if visible is not None:
-        scores = np.where(visible, scores, np.asarray(-np.inf, scores.dtype))
+    scores = np.matmul(q * _scale(scale, width), np.swapaxes(k, -1, -2))
+    for visible in (visible_keys(queries, keys, offset, window) if causal else None, mask):
+        if visible is not None:
+            scores = np.where(visible, scores, np.asarray(-np.inf, scores.dtype))
     out = np.matmul(softmax(scores), v)
     return np.reshape(out, (*out.shape[:-4], heads, queries, v.shape[-1]))
 
 
-def _visible(q, k, v, causal, offset, mask, window):
-    """Who sees whom, broadcastable to scores of shape (..., shared, group, queries, keys); None: everyone."""
+@fused(attention)  # type: ignore[no-redef]
+def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scale=None):
+    q, k, v = as_same_floats(q, k, v)
+    mask = _checked(q, k, v, causal, offset, mask, window)
+    heads, queries, width = q.shape[-3:]
+    shared, keys, value_width = v.shape[-3:]
+    if causal and offset is None:
+        offset = keys - queries
+    scale = _scale(scale, width)
+
+    # All leading axes as one, and heads as (shared, group): views, unless an argument broadcasts.
+    batch = np.broadcast_shapes(*(a.shape[:-3] for a in (q, k, v)), () if mask is None else mask.shape[:-4])
+    q5 = _batched(q, batch, (shared, heads // shared, queries, width))
+    k4, v4 = _batched(k, batch, (shared, keys, width)), _batched(v, batch, (shared, keys, value_width))
+    masks = None if mask is None else _Masks(mask, batch)
+    out = np.zeros_like(q5, shape=(*q5.shape[:-1], value_width))
+
+    def weights(tile):
+        """The scaled queries of a tile as rows, exp of their scores up to a factor per row, and its sums."""
+        rows = _rows(q5, tile) * scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = np.matmul(rows, np.swapaxes(k4[tile.b, tile.h, tile.keys], -1, -2))
+            e = np.exp(scores, out=scores)
+            _hide(e, tile, offset, window, masks, 0)
+        total = row_sums(e)
+        if not in_range(total):  # overflow, underflow or nothing to see: once more, shifted by the rows' maxima
+            scores = np.matmul(rows, np.swapaxes(k4[tile.b, tile.h, tile.keys], -1, -2))
+            _hide(scores, tile, offset, window, masks, -np.inf)
+            e, total, _ = exp_and_sum(scores)
+            total += total == 0
+        return rows, e, total
+
+    tiles = list(_tiles(q5.shape, keys, offset if causal else None, window))
+    kept = [] if sum(tile.size for tile in tiles) <= KEPT else None
+    for tile in tiles:
+        found = weights(tile)
+        _, e, total = found
+        part = np.matmul(e, v4[tile.b, tile.h, tile.keys])
+        part /= total
+        _set_rows(out, tile, part)
+        if kept is not None:
+            kept.append(found)
+
+    def pullback(g):
+        g5 = g.reshape(out.shape)
+        dq, dk, dv = np.zeros_like(q5), np.zeros_like(k4), np.zeros_like(v4)
+        for i, tile in enumerate(tiles):
+            rows, e, total = weights(tile) if kept is None else kept[i]
+            at = tile.b, tile.h, tile.keys
+            gs = _rows(g5, tile) / total
+            d = np.matmul(gs, np.swapaxes(v4[at], -1, -2))
+            d -= np.vecdot(gs, _rows(out, tile))[..., None]
+            d *= e
+            dv[at] += np.matmul(np.swapaxes(e, -1, -2), gs)
+            dk[at] += np.matmul(np.swapaxes(d, -1, -2), rows)
+            part = np.matmul(d, k4[at])
+            part *= scale
+            _set_rows(dq, tile, part)
+        return tuple(d.reshape(*batch, *a.shape[-3:]) for d, a in ((dq, q), (dk, k), (dv, v)))
+
+    return out.reshape(*batch, heads, queries, value_width), pullback
+
+
+KEPT = 2**22  # above so many weights the pullback computes them again: memory stays linear in the number of tokens
+TILE = 2**17  # weights that are worked on at a time: few enough to stay in cache
+ROWS = 64  # queries in a tile of a causal mask, which skips the keys after the last one
+
+
+class _Tile(NamedTuple):
+    """A piece of the weights: batches, shared heads, and the queries with all the keys that one of them may see."""
+
+    b: slice
+    h: slice
+    queries: slice
+    keys: slice
+    size: int
+
+
+def _tiles(shape, keys, offset, window):
+    """Tiles that cover what the causal mask leaves; offset None: no mask."""
+    batches, shared, group, queries, _ = shape
+    if 0 in (batches, shared, group, queries, keys):
+        return
+    step = min(queries, max(1, TILE // (keys * group)) if offset is None else ROWS)
+    heads = min(shared, max(1, TILE // (group * step * keys)))
+    count = min(batches, max(1, TILE // (group * step * keys * shared)))
+    for t in range(0, queries, step):
+        end, first, last = min(t + step, queries), 0, keys
+        if offset is not None:
+            last = min(keys, offset + end)
+            first = 0 if window is None else max(0, offset + t - window + 1)
+        if first < last:
+            for b in range(0, batches, count):
+                for h in range(0, shared, heads):
+                    size = count * heads * group * (end - t) * (last - first)
+                    yield _Tile(slice(b, b + count), slice(h, h + heads), slice(t, end), slice(first, last), size)
+
+
+def _rows(x, tile):
+    """A tile's part of (batch, shared, group, queries, width), the group and the queries as one axis."""
+    part = x[tile.b, tile.h, :, tile.queries]
+    return part.reshape(*part.shape[:2], -1, part.shape[-1])
+
+
+def _set_rows(x, tile, rows):
+    part = x[tile.b, tile.h, :, tile.queries]
+    part[...] = rows.reshape(part.shape)
+
+
+def _hide(rows, tile, offset, window, masks, value):
+    """Put value wherever a query of the tile may not see a key."""
+    part = rows.reshape(*rows.shape[:2], -1, tile.queries.stop - tile.queries.start, rows.shape[-1])
+    if offset is not None:
+        start = 0 if window is not None else max(0, offset + tile.queries.start + 1 - tile.keys.start)
+        near = part[..., start:]  # the keys before these are seen by all
+        first = offset + tile.queries.start - tile.keys.start - start
+        np.copyto(near, value, where=_hidden(near.shape[-2], near.shape[-1], first, window))
+    if masks is not None:
+        np.copyto(part, value, where=~masks.part(tile))
+
+
+@functools.lru_cache(maxsize=16)
+def _hidden(queries, keys, offset, window):
+    hidden = ~visible_keys(queries, keys, offset, window)
+    hidden.flags.writeable = False
+    return hidden
+
+
+class _Masks:
+    """The boolean mask by tile: (batch, shared or 1, group or 1, queries or 1, keys or 1), not repeated over the batch."""
+
+    def __init__(self, mask, batch):
+        own = mask.shape[:-4]
+        self.mask = mask.reshape(-1, *mask.shape[-4:])
+        self.index = np.broadcast_to(np.arange(math.prod(own)).reshape(own), batch).reshape(-1)
+
+    def part(self, tile):
+        _, shared, _, queries, keys = self.mask.shape
+        h = tile.h if shared > 1 else slice(None)
+        t, s = tile.queries if queries > 1 else slice(None), tile.keys if keys > 1 else slice(None)
+        return self.mask[self.index[tile.b], h, :, t, s]
+
+
+def _batched(x, batch, shape):
+    return np.broadcast_to(x, (*batch, *x.shape[-3:])).reshape(math.prod(batch), *shape)
+
+
+def _scale(scale, width):
+    return 1 / math.sqrt(max(width, 1)) if scale is None else float(scale)
+
+
+def _checked(q, k, v, causal, offset, mask, window):
+    """The mask with axes (..., shared, group, queries, keys), or None; an error if something doesn't fit."""
     if min(q.ndim, k.ndim, v.ndim) < 3:
         raise ValueError(f"attention needs q, k and v of shape (..., heads, tokens, width), not {_shapes(q, k, v)}")
     (heads, queries, width), (shared, keys, _) = q.shape[-3:], k.shape[-3:]
@@ -64,23 +218,21 @@ def _visible(q, k, v, causal, offset, mask, window):
         raise ValueError(f"{heads} query heads can't share {shared} key/value heads: give a multiple of them")
     if not causal and (offset is not None or window is not None):
         raise ValueError("offset and window belong to the causal mask: leave them out with causal=False")
-    visible = visible_keys(queries, keys, offset, window) if causal else None
+    if window is not None:
+        check_window(window)
     if mask is None:
-        return visible
+        return None
     mask = np.asarray(mask)
     if mask.dtype != bool:
         raise TypeError(f"mask must be boolean, True where a key is visible, not {mask.dtype}")
-    try:
-        np.broadcast_shapes(mask.shape[-3:], (heads, queries, keys))
-    except ValueError:
+    last = (heads, queries, keys)
+    mask = mask.reshape((1,) * (3 - mask.ndim) + mask.shape)
+    if any(n not in (1, m) for n, m in zip(mask.shape[-3:], last)):
         raise ValueError(
-            f"a mask of shape {mask.shape} must broadcast against (..., heads, queries, keys), which end here in "
-            f"{(heads, queries, keys)}"
-        ) from None
-    if mask.ndim >= 3:
-        split = (1, 1) if mask.shape[-3] == 1 else (shared, heads // shared)
-        mask = mask.reshape(*mask.shape[:-3], *split, *mask.shape[-2:])
-    return mask if visible is None else mask & visible
+            f"a mask of shape {mask.shape} must broadcast against (..., heads, queries, keys), which end here in {last}"
+        )
+    split = (1, 1) if mask.shape[-3] == 1 else (shared, heads // shared)
+    return mask.reshape(*mask.shape[:-3], *split, *mask.shape[-2:])
 
 
 def _shapes(*arrays):

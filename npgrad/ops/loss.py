@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from ..primitive import fused
 from .arrays import as_floats, as_ids
-from .softmax import log_softmax
+from .softmax import exp_and_sum, log_softmax, shifted
 
 
 def cross_entropy(logits: Any, targets: Any, *, ignore_index: int | None = None) -> Any:
@@ -22,8 +24,36 @@ def cross_entropy(logits: Any, targets: Any, *, ignore_index: int | None = None)
     """
     logits = as_floats(logits)
     tokens, counted = _checked(logits, targets, ignore_index)
-    rows = np.reshape(log_softmax(logits), (-1, logits.shape[-1]))
+    rows = np.reshape(log_softmax(logits), (math.prod(logits.shape[:-1]), logits.shape[-1]))
     return -np.sum(rows[counted, tokens]) / max(len(tokens), 1)
+
+
+@fused(cross_entropy)  # type: ignore[no-redef]
+def cross_entropy(logits, targets, *, ignore_index=None):
+    logits = as_floats(logits)
+    tokens, counted = _checked(logits, targets, ignore_index)
+    shape, count = logits.shape, max(len(tokens), 1)
+    rows = logits.reshape(math.prod(shape[:-1]), shape[-1])
+    every = len(tokens) == len(rows)
+    if not every:
+        rows = rows[counted]
+    e, total, top = exp_and_sum(rows)
+    empty = total == 0
+    total += empty
+    at = np.arange(len(tokens)), tokens
+    losses = np.log(total)[:, 0] - shifted(rows, top)[at]
+
+    def pullback(g):
+        share = np.where(empty, 0, g / count).astype(e.dtype)  # of the loss, for each token
+        d = e * (share / total)
+        d[at] -= share[:, 0]
+        if every:
+            return (d.reshape(shape),)
+        full = np.zeros((math.prod(shape[:-1]), shape[-1]), d.dtype)
+        full[counted] = d
+        return (full.reshape(shape),)
+
+    return np.sum(losses) / count, pullback
 
 
 def _checked(logits, targets, ignore_index):

@@ -28,7 +28,9 @@ def causal_mask(scores: Any, *, offset: int | None = None, window: int | None = 
            [  1.,   1.,   1.]])
     """
     scores = as_floats(scores)
-    return np.where(_visible(scores, offset, window), scores, np.asarray(-np.inf, scores.dtype))
+    out = np.array(scores)
+    np.copyto(out, -np.inf, where=~_visible(scores, offset, window))
+    return out
 
 
 @causal_mask.defvjp
@@ -49,6 +51,11 @@ def visible_keys(queries: int, keys: int, offset: int | None = None, window: int
     distance = np.arange(first, first + queries)[:, None] - np.arange(keys)
     if window is None:
         return distance >= 0
+    check_window(window)
+    return (distance >= 0) & (distance < window)
+
+
+def check_window(window: int) -> None:
+    """ValueError if a window shows nothing."""
     if operator.index(window) < 1:
         raise ValueError(f"a window of {window} keys shows nothing: it must be at least 1, or None for no limit")
-    return (distance >= 0) & (distance < window)

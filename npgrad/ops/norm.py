@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import as_floats
+from ..primitive import fused
+from .arrays import as_floats, as_same_floats
 
 
 def rms_norm(x: Any, weight: Any, *, eps: float = 1e-6) -> Any:
@@ -21,7 +22,29 @@ def rms_norm(x: Any, weight: Any, *, eps: float = 1e-6) -> Any:
     """
     x, weight = as_floats(x), as_floats(weight)
     _check(x, "rms_norm", weight=weight)
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
+    return x / np.sqrt(_mean(x * x) + eps) * weight
+
+
+@fused(rms_norm)  # type: ignore[no-redef]
+def rms_norm(x, weight, *, eps=1e-6):
+    x, weight = as_same_floats(x, weight)
+    _check(x, "rms_norm", weight=weight)
+    width = x.shape[-1]
+    r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / max(width, 1) + eps)
+    out = x * r
+    out *= weight
+
+    def pullback(g):
+        t = np.multiply(g, x, order="C")
+        rows = t.reshape(r.size, width)
+        along = (rows @ weight).reshape(r.shape)
+        dweight = r.reshape(-1) @ rows
+        dx = g * weight
+        dx -= np.multiply(x, along * (r * r / max(width, 1)), out=t)
+        dx *= r
+        return dx, dweight
+
+    return out, pullback
 
 
 def layer_norm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
@@ -35,8 +58,38 @@ def layer_norm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     """
     x, weight, bias = as_floats(x), as_floats(weight), as_floats(bias)
     _check(x, "layer_norm", weight=weight, bias=bias)
-    centred = x - np.mean(x, axis=-1, keepdims=True)
-    return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps) * weight + bias
+    centred = x - _mean(x)
+    return centred / np.sqrt(_mean(centred * centred) + eps) * weight + bias
+
+
+@fused(layer_norm)  # type: ignore[no-redef]
+def layer_norm(x, weight, bias, *, eps=1e-5):
+    x, weight, bias = as_same_floats(x, weight, bias)
+    _check(x, "layer_norm", weight=weight, bias=bias)
+    width = max(x.shape[-1], 1)
+    normed = np.subtract(x, np.vecdot(x, np.ones(x.shape[-1], x.dtype))[..., None] / width, order="C")
+    r = 1 / np.sqrt(np.vecdot(normed, normed)[..., None] / width + eps)
+    normed *= r
+    out = normed * weight
+    out += bias
+
+    def pullback(g):
+        shape, ones = (r.size, len(weight)), np.ones(r.size, r.dtype)
+        t = np.multiply(g, normed, order="C")
+        dweight, dbias = ones @ t.reshape(shape), ones @ g.reshape(shape)
+        along = np.matmul(t, weight)[..., None] / width
+        dx = g * weight
+        dx -= np.matmul(g, weight)[..., None] / width
+        dx -= np.multiply(normed, along, out=t)
+        dx *= r
+        return dx, dweight, dbias
+
+    return out, pullback
+
+
+def _mean(x):
+    """The mean over the last axis, kept; 0 where there is nothing."""
+    return np.sum(x, axis=-1, keepdims=True) / max(x.shape[-1], 1)
 
 
 def _check(x, name, **vectors):

@@ -27,18 +27,20 @@ def softmax(x: Any, axis: Axis = -1) -> Any:
     >>> softmax(np.array([0.0, np.log(3.0), -np.inf])).round(12)
     array([0.25, 0.75, 0.  ])
     """
-    e, total = _exp_and_sum(as_floats(x), axis)
-    return e / total
+    x = as_floats(x)
+    e = np.exp(shifted(x, np.max(strip(x), axis=axis, keepdims=True, initial=-np.inf)))
+    total = np.sum(e, axis=axis, keepdims=True)
+    return e / (total + (total == 0))
 
 
 @fused(softmax)  # type: ignore[no-redef]
 def softmax(x, axis=-1):
-    p, total = _exp_and_sum(as_floats(x), axis)
-    p /= total
+    p, total, _ = exp_and_sum(as_floats(x), axis)
+    p /= total + (total == 0)
 
     def pullback(g):
-        d = g * p
-        d -= p * np.sum(d, axis=axis, keepdims=True)
+        d = g - _dot(g, p, axis)
+        d *= p
         return (d,)
 
     return p, pullback
@@ -53,21 +55,22 @@ def log_softmax(x: Any, axis: Axis = -1) -> Any:
     array([-0.69314718, -0.69314718])
     """
     x = as_floats(x)
-    shifted = _shifted(x, axis)
-    total = np.sum(np.exp(shifted), axis=axis, keepdims=True)
-    return np.where(total == 0, -np.inf, shifted - np.log(total + (total == 0)))
+    x = shifted(x, np.max(strip(x), axis=axis, keepdims=True, initial=-np.inf))
+    total = np.sum(np.exp(x), axis=axis, keepdims=True)
+    return np.where(total == 0, -np.inf, x - np.log(total + (total == 0)))
 
 
 @fused(log_softmax)  # type: ignore[no-redef]
 def log_softmax(x, axis=-1):
-    out = _shifted(as_floats(x), axis)
-    total = np.sum(np.exp(out), axis=axis, keepdims=True)
+    x = as_floats(x)
+    e, total, top = exp_and_sum(x, axis)
     empty = total == 0
-    out -= np.log(total + empty)
+    total += empty
+    out = shifted(x, top)
+    out -= np.log(total)
 
     def pullback(g):
-        d = np.exp(out)
-        d *= -np.sum(g, axis=axis, keepdims=True)
+        d = e * (-np.sum(g, axis=axis, keepdims=True) / total)
         d += g
         return (np.where(empty, np.zeros((), d.dtype), d) if empty.any() else d,)
 
@@ -84,10 +87,9 @@ def logsumexp(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     >>> logsumexp(np.array([[1000.0, 1000.0], [-np.inf, 1000.0]]))
     array([1000.69314718, 1000.        ])
     """
-    x = as_floats(x)
-    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    total = np.sum(np.exp(_shifted(x, axis)), axis=axis, keepdims=True)
-    out = np.where(np.isinf(top), top, top + np.log(np.where(total > 0, total, np.ones((), x.dtype))))
+    _, total, top = exp_and_sum(as_floats(x), axis)
+    with np.errstate(divide="ignore"):  # an empty row's sum is 0
+        out = np.where(np.isnan(total) & np.isposinf(top), top, np.log(total) + top)
     return out if keepdims else np.squeeze(out, axis=axis)
 
 
@@ -101,17 +103,39 @@ def _(out, x, axis=-1, keepdims=False):
     return pullback
 
 
-def _exp_and_sum(x, axis):
-    """exp(x) up to a factor per row, and its sum to divide by: 1 where that is 0."""
-    e = np.exp(_shifted(x, axis))
-    total = np.sum(e, axis=axis, keepdims=True)
-    return e, total + (total == 0)
+def exp_and_sum(x: np.ndarray, axis: Axis = -1) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+    """exp(x − top), its sums along the axis (kept), and top: the rows' maxima, or 0 where no shift is needed."""
+    if x.size and axis in (-1, x.ndim - 1):
+        with np.errstate(over="ignore"):
+            e = np.exp(x, order="C")
+        total = row_sums(e)
+        if in_range(total):  # nothing was lost without the shift, which costs as much again
+            return e, total, 0.0
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    e = np.exp(shifted(x, top))
+    return e, np.sum(e, axis=axis, keepdims=True), top
 
 
-def _shifted(x, axis):
-    """x minus its row's maximum, so that exp stays in range; NaN in a row with +inf."""
-    top = np.max(strip(x), axis=axis, keepdims=True, initial=-np.inf)
-    finite = np.where(np.isposinf(top), np.nan, top + 0)
-    finite[np.isneginf(finite)] = 0
+def shifted(x: Any, top: Any) -> Any:
+    """x − top, but −inf where top is −inf, and NaN where it is +inf."""
+    if np.any(np.isinf(top)):
+        top = np.where(np.isneginf(top), np.zeros_like(top), np.where(np.isposinf(top), np.full_like(top, np.nan), top))
     with np.errstate(over="ignore"):  # 1e308 - -1e308
-        return x - finite.astype(x.dtype)
+        return x - top
+
+
+def row_sums(e: np.ndarray) -> np.ndarray:
+    """The sums over the last axis of a contiguous array that isn't empty, kept: a product with ones is quickest."""
+    return (e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)).reshape(*e.shape[:-1], 1)
+
+
+def in_range(total: np.ndarray) -> bool:
+    """Whether sums of unshifted exponentials are far enough from overflow and underflow to divide by them."""
+    limits = np.finfo(total.dtype)
+    return bool(total.min() > limits.tiny**0.5 and total.max() < limits.max**0.5)
+
+
+def _dot(x, y, axis):
+    if axis in (-1, x.ndim - 1):
+        return np.vecdot(x, y)[..., None]
+    return np.sum(x * y, axis=axis, keepdims=True)
