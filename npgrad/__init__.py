@@ -1,6 +1,6 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
-from . import rules, tree  # noqa: F401  (rules fills the registry)
+from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
 from .debug import DebugError, debug
 from .ops import (
     attention,
