@@ -1,50 +1,82 @@
-"""Variable's operators and ndarray's methods: the same functions under their other names."""
+"""Variable's operators, and ndarray's methods and attributes: the same functions under their other names.
+
+What changes an array in place (sort, fill, put…) or hands out its memory (view, tobytes…) is an error that says what
+to do instead.
+"""
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
-from ..variable import REGISTRY, Variable
+from ..variable import REGISTRY, Variable, strip
 from .indexing import getitem
 from .shaping import astype
 
 OPERATORS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power, "matmul": np.matmul,
+    "mod": np.remainder,
 }  # fmt: skip
 PLAIN_OPERATORS = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "floordiv": np.floor_divide, "divmod": np.divmod,
 }  # fmt: skip
-UNARY_OPERATORS = {"neg": np.negative, "pos": np.positive, "abs": np.abs}
-METHODS = ("sum", "mean", "max", "min", "squeeze", "ravel", "swapaxes", "argmax", "argmin", "argsort")
+UNARY_OPERATORS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute}
+METHODS = (
+    "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "clip", "squeeze", "ravel", "swapaxes", "repeat",
+    "take", "trace", "diagonal", "dot", "conj", "conjugate", "round", "all", "any", "argmax", "argmin", "argsort",
+    "argpartition", "nonzero", "searchsorted",
+)  # fmt: skip
+PLAIN_ATTRIBUTES = ("nbytes", "itemsize", "strides", "flags", "device", "imag")
+IN_PLACE = {
+    "sort": "np.sort(x)", "partition": "np.partition(x, kth)", "fill": "np.full(x.shape, value)",
+    "put": "ng.set_at(x, index, value)", "resize": "np.reshape(x, shape)", "setfield": "ng.set_at(x, index, value)",
+}  # fmt: skip
+LEAVES_TAPE = ("view", "tobytes", "tofile", "dump", "dumps", "getfield", "byteswap")
+
+_PLAIN_OPERANDS = frozenset((np.ndarray, float, int, np.float64, np.float32))
 
 
-def _operator(ufunc, reflected=False):
+def _operator(symbol, ufunc, reflected=False):
     """The method behind x * y (reflected: y * x): the primitive's own call, with a short cut for one plain operand."""
     primitive = REGISTRY[ufunc]
     first, second = primitive.rules
 
     def method(self, other):
         x = self.value
-        if type(x) is Variable or not isinstance(other, (np.ndarray, float, int, np.generic)):
-            if isinstance(other, (list, tuple)):
+        if type(x) is Variable or type(other) not in _PLAIN_OPERANDS:
+            if type(other) is not Variable and not isinstance(other, (np.ndarray, float, int, np.generic)):
+                if not isinstance(other, (list, tuple)):
+                    return NotImplemented
                 other = np.asarray(other)
-            elif type(x) is not Variable and type(other) is not Variable:
-                return NotImplemented
             return primitive(other, self) if reflected else primitive(self, other)
         if reflected:
-            out = ufunc(other, x)
+            out = symbol(other, x)
             pullback = second(out, other, x)
         else:
-            out = ufunc(x, other)
+            out = symbol(x, other)
             pullback = first(out, x, other)
         return self.tape.record(primitive, out, (self.index,), (pullback,), (x, other), None)
 
     return method
 
 
-def _function(function):
+def _plain_operator(function, reflected=False):
+    def method(self, other):
+        return function(other, self) if reflected else function(self, other)
+
+    return method
+
+
+def _method(function):
+    """ndarray's method of the same name and arguments as NumPy's function."""
+    implementation = REGISTRY.get(function)
+
     def method(self, *args, **kwargs):
-        return function(self, *args, **kwargs)
+        if implementation is None or "out" in kwargs:
+            return function(self, *args, **kwargs)
+        return implementation(self, *args, **kwargs)
 
     return method
 
@@ -60,16 +92,40 @@ def _shape_method(function):
     return method
 
 
-for name, ufunc in OPERATORS.items():
-    setattr(Variable, f"__{name}__", _operator(ufunc))
-    setattr(Variable, f"__r{name}__", _operator(ufunc, reflected=True))
-for name, function in (PLAIN_OPERATORS | UNARY_OPERATORS).items():
-    setattr(Variable, f"__{name}__", _function(function))
-for name in METHODS:
-    setattr(Variable, name, _function(getattr(np, name)))
+def _in_place(name, instead):
+    def method(self, *args, **kwargs):
+        raise TypeError(f"x.{name} would change a Variable in place: use {instead}, which gives a new one")
+
+    return method
+
+
+for _name, _ufunc in OPERATORS.items():
+    setattr(Variable, f"__{_name}__", _operator(getattr(operator, _name), _ufunc))
+    setattr(Variable, f"__r{_name}__", _operator(getattr(operator, _name), _ufunc, reflected=True))
+for _name, _ufunc in PLAIN_OPERATORS.items():
+    setattr(Variable, f"__{_name}__", _plain_operator(_ufunc))
+for _name in ("floordiv", "divmod"):
+    setattr(Variable, f"__r{_name}__", _plain_operator(PLAIN_OPERATORS[_name], reflected=True))
+for _name, _ufunc in UNARY_OPERATORS.items():
+    setattr(Variable, f"__{_name}__", _method(_ufunc))
+for _name in METHODS:
+    setattr(Variable, _name, _method(getattr(np, _name)))
+for _name in PLAIN_ATTRIBUTES:
+    setattr(Variable, _name, property(lambda self, name=_name: getattr(strip(self), name)))
+for _name, _instead in IN_PLACE.items():
+    setattr(Variable, _name, _in_place(_name, _instead))
+for _name in LEAVES_TAPE:
+    setattr(Variable, _name, Variable._leaves_tape)
 Variable.reshape = _shape_method(np.reshape)
 Variable.transpose = _shape_method(np.transpose)
-Variable.astype = lambda self, dtype, copy=True: astype(self, dtype)
+Variable.astype = lambda self, dtype, order="K", casting="unsafe", subok=True, copy=True: astype(self, dtype)
+Variable.flatten = lambda self, order="C": np.ravel(self, order)
+Variable.copy = lambda self, order="C": +self
+Variable.compress = lambda self, condition, axis=None: np.compress(condition, self, axis)
+Variable.to_device = lambda self, device, /, *, stream=None: self
 Variable.__getitem__ = lambda self, index: getitem(self, index)
+Variable.__contains__ = lambda self, item: strip(item) in strip(self)
 Variable.T = property(np.transpose)
 Variable.mT = property(np.matrix_transpose)
+Variable.real = property(lambda self: self)
+Variable.flat = property(np.ravel)

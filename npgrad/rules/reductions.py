@@ -77,7 +77,7 @@ def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False, where=True):
     if where is True:
         n = count(shape, axis)
         return lambda g: spread(g / n, kept, shape) if n else np.zeros(shape, g.dtype)
-    n = np.sum(np.broadcast_to(where, shape), axis=axis, dtype=out.dtype, keepdims=True)
+    n = np.maximum(np.sum(np.broadcast_to(where, shape), axis=axis, dtype=out.dtype, keepdims=True), 1)
     return lambda g: np.where(where, np.reshape(g, kept) / n, np.zeros(shape, g.dtype))
 
 

@@ -1,0 +1,164 @@
+"""Order and choice: sort, partition, quantiles, take_along_axis, select, choose, piecewise.
+
+Sorting moves elements, and so does its pullback, backwards. A quantile is a weighted mean of its neighbours in rank;
+which weights, NumPy itself tells for the numbers 0, 1, 2… in place of the data, for each of its methods. Equal
+elements are ranked in the order in which they stand (a stable sort), so the gradient of a median among equals goes to
+the middle one. Gradients with respect to q, and quantiles with weights, are refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..primitive import primitive
+from ..variable import implements, nondifferentiable, strip
+from .indexing import scatter
+from .reductions import last_axis, refuse_out
+
+# Sorting.
+
+
+@primitive
+def permuted(x, order, axis):
+    """x in another order along an axis: `order` holds every position exactly once."""
+    return np.take_along_axis(x, order, axis)
+
+
+@permuted.defvjp
+def _permuted(out, x, order, axis):
+    return lambda g: permuted(g, np.argsort(order, axis=axis), axis)
+
+
+@implements(np.sort)
+def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return permuted(a, np.argsort(strip(a), axis=axis, kind="stable"), axis)
+
+
+@implements(np.partition)
+def _partition(a, kth, axis=-1, kind="introselect", order=None):
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return permuted(a, np.argpartition(strip(a), kth, axis=axis, kind=kind), axis)
+
+
+@implements(np.take_along_axis)
+def _take_along_axis(arr, indices, axis=-1):
+    if axis is None:
+        return np.ravel(arr)[indices]
+    axis = np.lib.array_utils.normalize_axis_index(axis, arr.ndim)
+    if indices.ndim != arr.ndim:
+        raise ValueError(f"indices of {indices.ndim} dimensions for an array of {arr.ndim}: they must have the same number")
+    places = [np.arange(n).reshape([-1 if i == d else 1 for i in range(arr.ndim)]) for d, n in enumerate(arr.shape)]
+    places[axis] = indices
+    return arr[tuple(places)]
+
+
+# Quantiles.
+
+
+@primitive
+def quantile(x, function, positions):
+    """function(x), a quantile over the last axis: the weighted mean of the two elements beside a position in rank.
+
+    x (..., n), positions (..., number of quantiles) between 0 and n - 1; the result has the quantiles' shape in front.
+    """
+    return function(x)
+
+
+@quantile.defvjp
+def _quantile(out, x, function, positions):
+    ranks = np.argsort(np.argsort(strip(x), axis=-1, kind="stable"), axis=-1)
+    weights = np.maximum(0, 1 - np.abs(ranks[..., None] - positions[..., None, :])).astype(x.dtype)
+    lead = (weights.shape[-1], *x.shape[:-1])
+    return lambda g: np.sum(weights * np.moveaxis(np.reshape(g, lead), 0, -1)[..., None, :], axis=-1)
+
+
+def _positions(x, q, method, skip_nan):
+    """Where the quantiles lie in the sorted data: what NumPy gives for the data 0, 1, 2…; far outside if there are none."""
+    numbers = np.sum(~np.isnan(x), axis=-1) if skip_nan else np.full(x.shape[:-1], x.shape[-1])
+    positions = np.full((*numbers.shape, np.size(q)), -2.0)
+    for n in np.unique(numbers):
+        if n:
+            positions[numbers == n] = np.ravel(np.quantile(np.arange(float(n)), q, method=method))
+    return positions
+
+
+def _implement_quantile(function, method, skip_nan):
+    """A NumPy function of x and q over an axis; `method` given by the caller, or None where the function has none."""
+
+    def run(a, q, axis, out, keepdims, method, call):
+        refuse_out(out)
+        x, kept = last_axis(a, axis)
+        result = quantile(x, call, _positions(strip(x), q, method, skip_nan))
+        return np.reshape(result, np.shape(q) + kept) if keepdims else result
+
+    if method is None:
+
+        @implements(function)
+        def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+            return run(a, 0.5, axis, out, keepdims, "linear", lambda x: function(x, axis=-1))
+
+    else:
+        scale = 100 if "percentile" in function.__name__ else 1
+
+        @implements(function)
+        def quantiles(a, q, axis=None, out=None, overwrite_input=False, method=method, keepdims=False, *, weights=None):
+            if weights is not None:
+                raise TypeError(f"np.{function.__name__} with weights= can't be differentiated")
+            fractions = np.true_divide(q, scale)
+            return run(a, fractions, axis, out, keepdims, method, lambda x: function(x, q, axis=-1, method=method))
+
+
+_implement_quantile(np.median, None, False)
+_implement_quantile(np.nanmedian, None, True)
+_implement_quantile(np.quantile, "linear", False)
+_implement_quantile(np.percentile, "linear", False)
+_implement_quantile(np.nanquantile, "linear", True)
+_implement_quantile(np.nanpercentile, "linear", True)
+
+# Choosing among arrays.
+
+
+@implements(np.select)
+def _select(condlist, choicelist, default=0):
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(f"np.select needs as many conditions as choices, at least one: got {len(condlist)} and {len(choicelist)}")
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
+        result = np.where(condition, choice, result)
+    return result
+
+
+@implements(np.choose)
+def _choose(a, choices, out=None, mode="raise"):
+    refuse_out(out)
+    a, n = np.asarray(strip(a)), len(choices)
+    if mode == "raise" and a.size and not 0 <= np.min(a) <= np.max(a) < n:
+        raise ValueError(f"np.choose among {n} arrays got indices from {np.min(a)} to {np.max(a)}: they start at 0")
+    a = a % n if mode == "wrap" else np.clip(a, 0, n - 1)
+    result = choices[0]
+    for i in range(1, n):
+        result = np.where(a == i, choices[i], result)
+    return np.where(a == 0, choices[0], result)
+
+
+@implements(np.piecewise)
+def _piecewise(x, condlist, funclist, *args, **kw):
+    conditions = strip(condlist)
+    if isinstance(conditions, np.ndarray) and conditions.ndim == np.ndim(x) or not np.ndim(conditions[0]) and np.ndim(x):
+        conditions = [conditions]
+    conditions = [np.broadcast_to(np.asarray(c, bool), x.shape) for c in conditions]
+    if len(funclist) == len(conditions) + 1:
+        conditions.append(~np.logical_or.reduce(conditions))
+    if len(funclist) != len(conditions):
+        raise ValueError(f"np.piecewise with {len(conditions)} conditions needs as many functions, or one more for the rest")
+    result = np.zeros(x.shape, x.dtype)
+    for condition, function in zip(conditions, funclist):
+        piece = scatter(function(x[condition], *args, **kw), condition, x.shape) if callable(function) else function
+        result = np.where(condition, piece, result)
+    return result
+
+
+nondifferentiable(np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize, np.isin)
