@@ -1,6 +1,7 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
 from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
+from .check import check_grads, check_vjp
 from .debug import DebugError, debug
 from .ops import (
     attention,

@@ -1,0 +1,174 @@
+"""From two numbers, the pullback's and the differences', to one of four verdicts.
+
+Both sides err by rounding, and neither may hide behind a generous tolerance. The pullback's allowance is a few
+eps**(2/3) of its own precision, times the size of what was summed, and what the gradient itself moves by when the
+inputs and the cotangent move by their last bits (`sensitivity`). The differences' allowance is their error estimate.
+If they differ by more than both: fail. If they agree but the estimate is too coarse to mean much: inconclusive. Where the
+one-sided slopes stay apart, any value between them is accepted: non-smooth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .differences import Evaluator, Refined, refine, slopes, typical
+from .subject import Subject
+
+PASS, NON_SMOOTH, INCONCLUSIVE, FAIL, UNCHECKED = range(5)
+NAMES = ("pass", "non-smooth", "inconclusive", "fail", "unchecked")
+MOST_REFINED_FAILURES = 64  # in one leaf; the rest is judged by the first estimate
+
+
+class Coordinates(NamedTuple):
+    """One leaf's coordinates: both values, the estimated error of the differences, and the verdicts."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    analytic: np.ndarray
+    numeric: np.ndarray
+    error: np.ndarray
+    scale: np.ndarray
+    verdicts: np.ndarray
+    slopes: dict[int, tuple[float, float]]
+
+    def count(self, verdict: int) -> int:
+        return int(np.count_nonzero(self.verdicts == verdict))
+
+
+class Tolerance(NamedTuple):
+    """What is allowed to the pullback at one leaf, and the sizes that judgements are relative to."""
+
+    relative: float
+    coarse: float
+    sensitivity: np.ndarray
+    largest: float
+    negligible: np.ndarray
+
+    def allowance(self, i: int | slice, scale: np.ndarray) -> np.ndarray:
+        """How far the analytic value may be from the truth."""
+        cap = np.maximum(100 * self.relative * self.largest, self.negligible[i])
+        return self.relative * scale + np.minimum(8 * self.sensitivity[i], cap)
+
+
+def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> float:
+    """The coarsest precision at work on the analytic side: of inputs, outputs, or hidden inside the function."""
+    declared = max((float(np.finfo(x.dtype).eps) for x in (*subject.leaves, *outputs)), default=0.0)
+    magnitude = evaluator.magnitude
+    hidden = float(np.sum(evaluator.weighted_rounding)) / magnitude if magnitude else 0.0
+    return max(declared, hidden if hidden > 16 * float(np.finfo(float).eps) else 0.0)
+
+
+def sensitivity(subject: Subject, gradients: list, cotangents: list, epsilon: float, seed: int) -> list[np.ndarray]:
+    """How much each gradient moves when inputs and cotangents move by their last bits: what rounding can do to it."""
+    rng = np.random.default_rng(seed)
+    found = [np.zeros(g.shape) for g in gradients]
+
+    def jitter(x: np.ndarray) -> np.ndarray:
+        return np.asarray(x * (1 + 2 * epsilon * rng.normal(size=x.shape)), x.dtype)
+
+    for _ in range(4):
+        _, pullback = subject.vjp([jitter(x) for x in subject.leaves])
+        moved = pullback([jitter(c) for c in cotangents])
+        found = [
+            np.fmax(d, np.abs(np.asarray(m, float) - np.asarray(g, float))) for d, m, g in zip(found, moved, gradients)
+        ]
+    return [np.where(np.isfinite(d), d, 0) for d in found]
+
+
+def judge_leaf(
+    evaluator: Evaluator,
+    leaf: int,
+    analytic: np.ndarray,
+    moves: np.ndarray,
+    epsilon: float,
+    batched: bool = False,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Iterator[Coordinates]:
+    """One leaf's verdicts: yields the same record whenever some more of it has been filled in."""
+    subject, n = evaluator.subject, analytic.size
+    x = evaluator.leaves[leaf].reshape(-1)
+    a = np.asarray(analytic, evaluator.dtype).reshape(-1)
+    result = Coordinates(
+        subject.paths[leaf], analytic.shape, subject.leaves[leaf].dtype, a, np.full(n, np.nan, evaluator.dtype),
+        np.full(n, np.inf), np.zeros(n), np.full(n, UNCHECKED), {},
+    )  # fmt: skip
+    yield result
+    suspects = np.zeros(n, bool)
+    for part, found in slopes(evaluator, leaf, batched):
+        result.numeric[part], result.scale[part], result.error[part] = found.value, found.scale, found.error
+        suspects[part] = found.suspect
+        advance(part.stop - part.start)
+    tolerance = _tolerance(evaluator, leaf, result, moves.reshape(-1), epsilon)
+    allowed = tolerance.allowance(slice(None), result.scale)
+    apart = np.abs(a - result.numeric)
+    tight = result.error <= np.maximum(tolerance.relative * result.scale, np.where(apart == 0, np.inf, 0))
+    settled = (apart <= allowed + result.error) & (tight | (result.error <= tolerance.negligible)) & ~suspects
+    result.verdicts[settled] = PASS
+    failures = 0
+    for i in np.flatnonzero(~settled):
+        if failures >= MOST_REFINED_FAILURES:
+            wrong = apart[i] > allowed[i] + 1e-5 * result.scale[i] + 8 * result.error[i]
+            result.verdicts[i] = FAIL if wrong else INCONCLUSIVE
+            continue
+        refined = _refine_coordinate(evaluator, leaf, int(i), tolerance.relative)
+        verdict = judge(float(a[i]), refined, tolerance, int(i))
+        result.numeric[i], result.error[i], result.scale[i] = refined.value, refined.error, refined.scale
+        result.verdicts[i] = verdict
+        failures += verdict == FAIL
+        if verdict == NON_SMOOTH and refined.sides is not None:
+            result.slopes[int(i)] = refined.sides
+    yield result
+
+
+def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, moves: np.ndarray, epsilon: float) -> Tolerance:
+    largest = float(np.max(found.scale[np.isfinite(found.scale)], initial=0))
+    return Tolerance(
+        relative(epsilon, evaluator), float(np.sqrt(epsilon)), moves, largest, negligible(evaluator, leaf, epsilon)
+    )
+
+
+def negligible(evaluator: Evaluator, leaf: int, epsilon: float) -> np.ndarray:
+    """Slopes that change the function's value by no more than its own rounding when a coordinate changes by itself."""
+    x = np.abs(evaluator.leaves[leaf].reshape(-1))
+    sizes = np.where(np.isfinite(x) & (x > 0), x, typical(x))
+    return np.asarray(64 * epsilon * evaluator.magnitude / sizes, float)
+
+
+def relative(epsilon: float, evaluator: Evaluator) -> float:
+    """The relative error that passes: 7e-11 for float64, 5e-5 for float32, 6e-7 for plain float64 differences."""
+    fine = 2 * epsilon ** (2 / 3)
+    return fine if len(evaluator.points) == 4 else max(fine, 6e-7)
+
+
+def _refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float) -> Refined:
+    x = evaluator.leaves[leaf].reshape(-1)
+    origin, usual = x[place], typical(x)
+    if not np.isfinite(origin):
+        return Refined(float("nan"), 0.0, float("inf"))
+    near = float(abs(origin)) or usual
+    largest = max(near, min(usual, near * 2.0**40)) / 4
+    return refine(evaluator, evaluator.at(leaf, place), origin, largest, near / 4, goal)
+
+
+def judge(analytic: float, refined: Refined, tolerance: Tolerance, i: int) -> int:
+    """The verdict on one coordinate after refinement."""
+    allowed = float(tolerance.allowance(i, np.asarray(refined.scale)))
+    if refined.sides is not None and np.isfinite(analytic):
+        low, high = sorted(refined.sides)
+        slack = allowed + 1e-9 * (high - low)
+        return NON_SMOOTH if low - slack <= analytic <= high + slack else FAIL
+    if not np.isfinite(refined.value):
+        return INCONCLUSIVE
+    known = max(refined.scale, tolerance.largest / 100)
+    if not np.isfinite(analytic):
+        return FAIL if refined.error <= 1e-3 * known or refined.error <= tolerance.negligible[i] else INCONCLUSIVE
+    if abs(analytic - refined.value) > allowed + refined.error:
+        return FAIL
+    if refined.error <= tolerance.coarse * known:
+        return PASS
+    nothing = max(abs(analytic), abs(refined.value), refined.error) <= tolerance.negligible[i]
+    return PASS if nothing else INCONCLUSIVE
