@@ -87,7 +87,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
         return rows, e, total
 
     tiles = list(_tiles(q5.shape, keys, offset if causal else None, window))
-    kept = [] if sum(tile.size for tile in tiles) <= KEPT else None
+    kept: list | None = [] if sum(tile.size for tile in tiles) <= KEPT else None
     for tile in tiles:
         found = weights(tile)
         _, e, total = found
@@ -183,7 +183,7 @@ def _hidden(queries, keys, offset, window):
 
 
 class _Masks:
-    """The boolean mask by tile: (batch, shared or 1, group or 1, queries or 1, keys or 1), not repeated over the batch."""
+    """The boolean mask by tile: (batch, shared or 1, group or 1, queries or 1, keys or 1), nothing of it repeated."""
 
     def __init__(self, mask, batch):
         own = mask.shape[:-4]
