@@ -38,7 +38,7 @@ differentiate(np.fmod, lambda out, x, y: lambda g: g, lambda out, x, y: lambda g
 
 
 def _power_base(out, x, y):
-    if type(y) in (int, float):
+    if type(y) in (int, float, bool):
         if y == 2:
             return lambda g: g * (2 * x)
         if y == 0:
@@ -52,7 +52,7 @@ def _power_base(out, x, y):
 
 
 def _power_exponent(out, x, y):
-    if type(x) in (int, float):  # math.log gives a Python float, which leaves float32 what it is
+    if type(x) in (int, float, bool):  # math.log gives a Python float, which leaves float32 what it is
         slope = math.log(x) if x > 0 else 0.0
         return lambda g: g * (slope * out)
     return lambda g: g * (out * np.log(np.where(x > 0, x, 1)))

@@ -195,6 +195,8 @@ def recurrence(g, x):
 
 def _after(x, first):
     """x one place later along the last axis, with `first` in front."""
+    if not x.shape[-1]:
+        return x
     return np.concatenate([np.full((*x.shape[:-1], 1), first, x.dtype), x[..., :-1]], axis=-1)
 
 

@@ -317,5 +317,5 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 @implements(np.geomspace)
 def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     sign = np.sign(start)
-    result = sign * np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
-    return result if dtype is None else astype(result, dtype)
+    result = (np.expand_dims(sign, axis) if sign.ndim else sign) * np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
+    return astype(result, np.result_type(result.dtype, float) if dtype is None else dtype)
