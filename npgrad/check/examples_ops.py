@@ -1,4 +1,4 @@
-"""Examples of the decoder's primitives: each function, each option, grouped heads, masks, and rows with nothing to see."""
+"""Examples of the decoder's primitives: each function, each option, grouped heads, masks, rows with nothing to see."""
 
 from __future__ import annotations
 

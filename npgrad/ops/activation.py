@@ -126,24 +126,25 @@ def _tanh_argument(x):
 
 
 def _clipped(x):
-    """x within ±30, beyond which either form is 0 or x to all digits: its powers stay finite."""
-    return np.maximum(np.minimum(x, 30.0), -30.0)
+    """x within ±40, beyond which either form is 0 or x to all digits: its powers stay finite."""
+    return np.maximum(np.minimum(x, 40.0), -40.0)
 
 
 def _normal_density(x):
+    x = _clipped(x)
     return np.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
 
 
 @primitive
 def _normal_cdf(x):
     """Φ(x), the standard normal distribution function, to full relative precision in both tails."""
-    distance = np.abs(x)
+    distance = np.minimum(np.abs(x), 40.0)
     t = (distance - 4) / (distance + 4)
     tail = np.full_like(t, _MILLS[-1])
     for coefficient in _MILLS[-2::-1]:
         tail *= t
         tail += coefficient
-    tail *= np.exp(x * x * -0.5) / (distance + 4)
+    tail *= np.exp(distance * distance * -0.5) / (distance + 4)
     return np.where(x < 0, tail, 1 - tail)
 
 

@@ -105,7 +105,7 @@ def _(out, x, axis=-1, keepdims=False):
 
 def exp_and_sum(x: np.ndarray, axis: Axis = -1) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
     """exp(x − top), its sums along the axis (kept), and top: the rows' maxima, or 0 where no shift is needed."""
-    if x.size and axis in (-1, x.ndim - 1):
+    if x.size and x.ndim and axis in (-1, x.ndim - 1):
         with np.errstate(over="ignore"):
             e = np.exp(x, order="C")
         total = row_sums(e)
