@@ -6,9 +6,11 @@ from .embedding import embedding
 from .loss import cross_entropy
 from .mask import causal_mask
 from .norm import layer_norm, rms_norm
+from .rotary import RotaryError, rotary_pairs
 from .softmax import log_softmax, logsumexp, softmax
 
 __all__ = [
+    "RotaryError",
     "attention",
     "causal_mask",
     "cross_entropy",
@@ -18,6 +20,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "rms_norm",
+    "rotary_pairs",
     "sigmoid",
     "silu",
     "softmax",

@@ -1,0 +1,132 @@
+"""Rotation of pairs of features, each by its own angle: what rotary position embedding (RoPE) does to queries and keys.
+
+The derivative of a rotation is its transpose: the same rotation backwards, so one primitive serves both directions. It
+stays right for tables that carry a scale, where the transpose is no longer the inverse. Adjacent pairs (2k, 2k+1) are
+complex numbers that happen to be stored as two floats; turning them is one multiplication by cos + i·sin. Where the
+tables come from is `npgrad.rope`'s affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..primitive import primitive
+from .arrays import as_floats
+
+
+class RotaryError(ValueError):
+    """A rotation or its tables can't be made; `code` names the reason for programs, the message for people.
+
+    `position` and `pair` say where a table would hold a value that is not finite, and are None otherwise.
+    """
+
+    def __init__(self, code: str, message: str, position: int | None = None, pair: int | None = None):
+        super().__init__(message)
+        self.code, self.position, self.pair = code, position, pair
+
+
+@primitive
+def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, layout: str = "adjacent") -> Any:
+    """Turn each pair of features: (a, b) ↦ (a·cos − b·sin, a·sin + b·cos).
+
+    x is (..., tokens, width), of floats; its pairs are features (2k, 2k+1), or (k, k + width/2) with layout="half".
+    cosines and sines are (tokens, width/2), or have leading axes that broadcast against x's; they are rounded to x's
+    dtype, which is the result's. With `inverse` the sines change sign: for tables without a scale this undoes the
+    rotation. Arithmetic is IEEE's: −0.0 stays what it makes of it, and NaN stays within its pair. RotaryError
+    for shapes that don't fit: "input-rank", "odd-feature-width", "feature-width-mismatch", "table-shape-mismatch".
+    Source: Su et al., "RoFormer" (arXiv:2104.09864), equations 13 and 34; the halves are GPT-NeoX's and Llama's.
+
+    >>> rotary_pairs(np.array([[3.0, 4.0]]), np.array([[0.0]]), np.array([[1.0]]))
+    array([[-4.,  3.]])
+    """
+    x, cosines, sines = as_floats(x), as_floats(cosines), as_floats(sines)
+    _check(x, cosines, sines, layout)
+    if layout == "half":
+        return _turn_halves(x, cosines, sines, inverse)
+    factors = np.empty(cosines.shape, np.result_type(x.dtype, np.complex64))
+    factors.real = cosines
+    (np.negative if inverse else np.positive)(sines, out=factors.imag)
+    part = factors.real.dtype  # x's own, or native float32 for float16, of which there are no complex numbers
+    as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
+    pairs = (x if as_it_is else np.ascontiguousarray(x, part)).view(factors.dtype)
+    return np.multiply(pairs, factors, order="C").view(part).astype(x.dtype, copy=False)
+
+
+def _turn_halves(x, cosines, sines, inverse):
+    cosines, sines = cosines.astype(x.dtype, copy=False), sines.astype(x.dtype, copy=False)
+    a, b = _pairs(x, "half")
+    out = np.empty((*np.broadcast_shapes(x.shape[:-1], cosines.shape[:-1]), x.shape[-1]), x.dtype)
+    first, second = _pairs(out, "half")
+    (np.add if inverse else np.subtract)(a * cosines, b * sines, out=first)
+    (np.subtract if inverse else np.add)(b * cosines, a * sines, out=second)
+    return out
+
+
+def _x_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):
+    return lambda g: rotary_pairs(g, cosines, sines, inverse=not inverse, layout=layout)
+
+
+def _cosine_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):
+    a, b = _pairs(as_floats(x), layout)
+
+    def pullback(g):
+        ga, gb = _pairs(g, layout)
+        return ga * a + gb * b
+
+    return pullback
+
+
+def _sine_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):
+    a, b = _pairs(as_floats(x), layout)
+
+    def pullback(g):
+        ga, gb = _pairs(g, layout)
+        return ga * b - gb * a if inverse else gb * a - ga * b
+
+    return pullback
+
+
+rotary_pairs.defvjp(_x_rule, _cosine_rule, _sine_rule)
+
+
+def _pairs(x, layout):
+    half = x.shape[-1] // 2
+    return (x[..., :half], x[..., half:]) if layout == "half" else (x[..., 0::2], x[..., 1::2])
+
+
+def check_layout(layout: str) -> None:
+    """RotaryError unless the layout is one of the two."""
+    if layout not in ("adjacent", "half"):
+        raise RotaryError("unknown-layout", f"layout must be 'adjacent' or 'half', not {layout!r}")
+
+
+def _check(x, cosines, sines, layout):
+    check_layout(layout)
+    if x.ndim < 2:
+        raise RotaryError(
+            "input-rank",
+            f"a rotation needs x of shape (..., tokens, width), but x has shape {x.shape}",
+        )
+    tokens, width = x.shape[-2:]
+    if width % 2:
+        raise RotaryError("odd-feature-width", f"features turn in pairs, so x's width must be even, not {width}")
+    for name, table in (("cosines", cosines), ("sines", sines)):
+        if table.ndim < 2 or table.shape[-1] * 2 != width:
+            raise RotaryError(
+                "feature-width-mismatch",
+                f"x of width {width} needs {name} of shape (..., tokens, {width // 2}), one per pair, but "
+                f"they have shape {table.shape}",
+            )
+    try:
+        fits = cosines.shape == sines.shape and cosines.shape[-2] == tokens
+        np.broadcast_shapes(x.shape[:-2], cosines.shape[:-2])
+    except ValueError:
+        fits = False
+    if not fits:
+        raise RotaryError(
+            "table-shape-mismatch",
+            f"cosines {cosines.shape} and sines {sines.shape} must both have a row for each of x's {tokens} tokens, "
+            f"and leading axes that broadcast against those of x, whose shape is {x.shape}",
+        )
