@@ -4,6 +4,7 @@ from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
 from .check import check_grads, check_vjp
 from .debug import DebugError, debug
 from .ops import (
+    RotaryError,
     attention,
     causal_mask,
     cross_entropy,
@@ -13,12 +14,14 @@ from .ops import (
     log_softmax,
     logsumexp,
     rms_norm,
+    rotary_pairs,
     sigmoid,
     silu,
     softmax,
     swiglu,
 )
 from .primitive import differentiate, fused, primitive
+from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .tape import Record, ReleasedTapeError, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 from .variable import Variable

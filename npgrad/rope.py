@@ -2,9 +2,9 @@
 
 A query or key at position m has each pair of its features turned by an angle m·θₖ, θₖ = base^(−2k/d), so that the
 product of a query and a key depends on how far apart they are and not on where they stand. Which features form a pair
-is the *layout*: (2k, 2k+1), "adjacent", or (k, k + d/2), "half", as in published Llama weights; moving between
-the two is a permutation of features, and so of the rows of the matrices that make queries and keys. *Scaling* methods change the
-frequencies, and some a factor on the tables, so that a model reads more text than it was trained on.
+is the *layout*: (2k, 2k+1), "adjacent", or (k, k + d/2), "half", as in published Llama weights. Moving between the
+two is a permutation of features, and so of the rows of the matrices that make queries and keys. *Scaling* methods
+change the frequencies, and some a factor on the tables, so that a model reads more text than it was trained on.
 
 Angles are computed in float64 whatever the data's precision, because position·θ needs its digits; tables are
 rounded once, to the dtype of what they turn.
@@ -33,8 +33,8 @@ class RotaryEmbedding:
 
     dim is the width of a head. Only its first rotary_dim features turn if that is given; the rest is copied bit for
     bit, and frequencies are those of rotary_dim: θₖ = base^(−2k/rotary_dim). `scaling` is a dict as in a
-    checkpoint's rope_scaling or rope_parameters; see `frequencies`. `cosines` and `sines` are read-only float64 tables of
-    shape (max_positions, rotary_dim/2), times `attention_factor`, `inverse_frequencies` are the θₖ.
+    checkpoint's rope_scaling or rope_parameters; see `frequencies`. `cosines` and `sines` are read-only float64 tables
+    of shape (max_positions, rotary_dim/2), times `attention_factor`; `inverse_frequencies` are the θₖ.
 
     RotaryError, with nothing allocated: "zero-feature-width", "odd-feature-width", "rotary-width-mismatch",
     "zero-position-capacity", "invalid-base", "table-size-overflow", "non-finite-table-value" (the first in row-major
@@ -82,14 +82,13 @@ class RotaryEmbedding:
         """The rotations that a checkpoint's config.json asks for, old or new spelling of its keys.
 
         Reads head_dim (or hidden_size and num_attention_heads), max_position_embeddings, rope_theta,
-        partial_rotary_factor, and rope_scaling or rope_parameters, in which the last two may stand too. max_positions is
-        max_position_embeddings unless given. Published weights have layout "half".
+        partial_rotary_factor, and rope_scaling or rope_parameters, in which the last two may stand too. max_positions
+        is max_position_embeddings unless given. Published weights have layout "half".
 
         >>> RotaryEmbedding.from_config({"head_dim": 4, "max_position_embeddings": 8}, layout="half").cosines.shape
         (8, 2)
         """
-        outer = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings", "max_position_embeddings")
-        scaling = {key: config[key] for key in outer if config.get(key) is not None}
+        scaling = {key: config[key] for key in _COMMON if config.get(key) is not None}
         scaling.update(config.get("rope_parameters") or config.get("rope_scaling") or {})
         dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         capacity = config["max_position_embeddings"] if max_positions is None else max_positions
@@ -161,11 +160,12 @@ class RotaryEmbedding:
 def adjacent_to_half(weight: Any, head_dim: int | None = None, *, rotary_dim: int | None = None, axis: int = 0) -> Any:
     """Reorder features, within each head, from the adjacent layout to the half layout.
 
-    `axis` of weight holds heads · head_dim features, one head after the other; head_dim is its length unless
-    given. Rotating commutes with it: half(adjacent_to_half(x)) = adjacent_to_half(adjacent(x)). For a projection stored (features, hidden), as
-    in published checkpoints, axis is 0; for x @ w with w (hidden, features) it is −1. Queries and keys are
-    permuted, with their own numbers of heads; values and the output projection are not. Of each head only the
-    first rotary_dim features move, if that is given. RotaryError for widths that don't fit.
+    `axis` of weight holds heads · head_dim features, one head after the other; head_dim is its length unless given.
+    For a projection stored (features, hidden), as in published checkpoints, axis is 0; for x @ w with w
+    (hidden, features) it is −1, as for queries and keys themselves. Rotating commutes with it:
+    half(adjacent_to_half(x)) = adjacent_to_half(adjacent(x)). Permute queries and keys, each with their own number
+    of heads, but not values, nor the output projection. Of each head only the first rotary_dim features move, if
+    that is given. RotaryError for widths that don't fit.
 
     >>> adjacent_to_half(np.arange(12.0), head_dim=6)
     array([ 0.,  2.,  4.,  1.,  3.,  5.,  6.,  8., 10.,  7.,  9., 11.])
@@ -320,7 +320,7 @@ def frequencies(
 
     - "default": θₖ = base^(−2k/d).
     - "linear": θₖ / factor (Chen et al., arXiv:2306.15595).
-    - "dynamic": a larger base once the sequence is longer than max_position_embeddings ("NTK"; Peng et al., arXiv:2309.00071).
+    - "dynamic": a larger base for sequences longer than max_position_embeddings ("NTK"; Peng et al., arXiv:2309.00071).
     - "yarn": slow pairs divided by factor, fast ones not, a ramp between them (the same paper).
     - "longrope": a divisor per pair, for short or for long sequences (Ding et al., arXiv:2402.13753).
     - "llama3": slow pairs divided by factor, a smooth passage by wavelength (Dubey et al., arXiv:2407.21783).
