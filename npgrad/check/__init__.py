@@ -6,5 +6,6 @@ from .gradients import check_grads, check_vjp
 from .report import GradientError, Report
 
 __all__ = [
-    "EXAMPLES", "Breach", "Example", "GradientError", "Report", "check_grads", "check_vjp", "example", "normal", "positive",
+    "EXAMPLES", "Breach", "Example", "GradientError", "Report", "check_grads", "check_vjp", "example", "normal",
+    "positive",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """What every pullback owes before its numbers matter.
 
-Each cotangent has its argument's shape and dtype; inputs and the incoming cotangent are left bit-identical; the pullback is
-linear, takes 0 to 0, says the same twice and also after the function has run elsewhere; its results share no memory with
-the cotangent, the inputs or each other. Each breach has a name of its own.
+Each cotangent has its argument's shape and dtype; inputs and the incoming cotangent are left bit-identical; the
+pullback is linear, takes 0 to 0, says the same twice and also after the function has run elsewhere; its results share
+no memory with the cotangent, the inputs or each other. Each breach has a name of its own.
 """
 
 from __future__ import annotations
@@ -31,18 +31,26 @@ def breaches(evaluator: Evaluator, cotangents: list[np.ndarray], epsilon: float,
     """Every promise that a subject's pullback breaks at its inputs; `epsilon` is the precision that it works in."""
     subject = evaluator.subject
     outputs, pullback = subject.vjp(subject.leaves)
-    found = _values(subject, outputs, epsilon)
-    before = [x.tobytes() for x in subject.leaves], [c.tobytes() for c in cotangents]
-    handed = [c.copy() for c in cotangents]
-    first = pullback(handed)
-    found += _forms(subject, first, handed)
-    if [x.tobytes() for x in subject.leaves] != before[0]:
-        found.append(Breach("mutation", subject.name, "an input is changed by the pullback"))
-    if [c.tobytes() for c in handed] != before[1]:
-        found.append(Breach("mutation", subject.name, "the incoming cotangent is changed by the pullback"))
+    found = _values(subject, outputs, epsilon) + forms(subject, outputs, pullback, cotangents)
     if any(b.kind in ("count", "shape", "mutation") for b in found):
         return found
-    return found + _laws(evaluator, [np.array(g) for g in first], cotangents, pullback, epsilon, seed)
+    first = [np.array(g) for g in pullback([c.copy() for c in cotangents])]
+    return found + _laws(evaluator, first, cotangents, pullback, epsilon, seed)
+
+
+def forms(subject: Subject, outputs: list, pullback: Callable, cotangents: list[np.ndarray]) -> list[Breach]:
+    """What one call of the pullback shows: its results' shapes, dtypes and memory, and what it changed."""
+    arrays = {
+        "an input": subject.leaves,
+        "the output": outputs,
+        "the incoming cotangent": [c.copy() for c in cotangents],
+    }
+    before = {what: [y.tobytes() for y in group] for what, group in arrays.items()}
+    found = _results(subject, pullback(arrays["the incoming cotangent"]), arrays["the incoming cotangent"])
+    for what, group in arrays.items():
+        if [y.tobytes() for y in group] != before[what]:
+            found.append(Breach("mutation", subject.name, f"the pullback changes {what}"))
+    return found
 
 
 def _values(subject: Subject, outputs: list, epsilon: float) -> list[Breach]:
@@ -52,12 +60,12 @@ def _values(subject: Subject, outputs: list, epsilon: float) -> list[Breach]:
         return [Breach("determinism", subject.name, "two evaluations at the same inputs differ: fix its random seed")]
     if not _agree(plain, outputs, epsilon):
         return [
-            Breach("value", subject.name, "it computes something else on plain arrays than while it is differentiated")
+            Breach("value", subject.name, "on plain arrays it computes something else than while it is differentiated")
         ]
     return []
 
 
-def _forms(subject: Subject, gradients: list, cotangents: list) -> list[Breach]:
+def _results(subject: Subject, gradients: list, cotangents: list) -> list[Breach]:
     if len(gradients) != len(subject.leaves):
         message = f"{len(gradients)} gradients for {len(subject.leaves)} float arguments"
         return [Breach("count", subject.name, message)]
@@ -70,8 +78,9 @@ def _forms(subject: Subject, gradients: list, cotangents: list) -> list[Breach]:
         if not isinstance(g, np.ndarray):
             continue
         others = [("the incoming cotangent", c) for c in cotangents] if subject.hand_written else []
-        others += [("an input", y) for y in subject.leaves]
-        others += [(f"the gradient of {p}", h) for p, h in zip(subject.paths[:i], gradients[:i])]
+        if subject.call is not None or subject.hand_written:
+            others += [("an input", y) for y in subject.leaves]
+            others += [(f"the gradient of {p}", h) for p, h in zip(subject.paths[:i], gradients[:i])]
         for what, y in others:
             if isinstance(y, np.ndarray) and np.may_share_memory(g, y):
                 found.append(Breach("aliasing", path, f"the gradient shares its memory with {what}"))
@@ -112,7 +121,7 @@ def _laws(
         elsewhere = [np.asarray(x * (1 + 0.125 * rng.uniform(size=x.shape)), x.dtype) for x in subject.leaves]
         subject.vjp(elsewhere)[1]([c.copy() for c in other])
         message = (
-            "the pullback says something else after the function has run on other inputs: it kept a buffer, not a copy"
+            "it changes when the function has run on other inputs meanwhile: the pullback keeps a buffer that is reused"
         )
         compare("stale", pull(cotangents), first, size, message)
     return found

@@ -5,15 +5,15 @@ central differences at two steps, extrapolated (Richardson); that settles nearly
 is looked at again (`refine`): from large steps to small ones, central and from either side, with an error estimate
 at each step that can't fall below what rounding does to the function's values.
 
-The rounding of a function is measured, not assumed (`_rounding`): values along a short line are smooth except for it, so
-their sixth differences are made of nothing else (Moré and Wild, "Estimating computational noise", 2011).
+The rounding of a function is measured, not assumed (`_rounding`): values along a short line are smooth except for it,
+so their sixth differences are made of nothing else (Moré and Wild, "Estimating computational noise", 2011).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Evaluator:
         self.leaves = [np.array(x, self.dtype, order="C") for x in subject.leaves]
         self.evaluate = subject.bind(self.leaves)
         outputs = self.evaluate()
-        self.output_epsilon = max((float(np.finfo(y.dtype).eps) for y in outputs), default=0.0)
+        self.output_epsilon = max((epsilon_of(y) for y in outputs), default=0.0)
         self.start = _flat(outputs)
         self.undefined = np.isnan(self.start) if np.isnan(self.start).any() else None
         self.u = _flat([np.asarray(c, self.dtype) for c in cotangents])
@@ -106,9 +106,14 @@ class Evaluator:
         return values
 
 
+def epsilon_of(x: np.ndarray) -> float:
+    """The epsilon of an array's floating precision."""
+    return float(np.finfo(x.dtype.type).eps)
+
+
 def _flat(outputs: list[np.ndarray]) -> np.ndarray:
     if len(outputs) == 1:
-        return outputs[0].reshape(-1)
+        return outputs[0].flatten()  # a copy: the output may be a view of the inputs, which will move
     return np.concatenate([y.reshape(-1) for y in outputs]) if outputs else np.zeros(0)
 
 
@@ -262,10 +267,22 @@ def refine(evaluator: Evaluator, values: Callable, origin: float, largest: float
         levels.append(_level(evaluator, outputs, changed, origin, step, levels[-1] if levels else None))
         settled = levels[-1].central[1] <= goal * levels[-1].scale or levels[-1].scale == 0
         good = good + 1 if settled and step <= near else 0
-        if good >= 3 or (step <= near * 2.0**-8 and _sides(levels) is not None):
+        lost = step <= near and levels[-1].central[1] > 256 * min(v.central[1] for v in levels)
+        if good >= 3 or lost or (step <= near * 2.0**-8 and _sides(levels) is not None):
             break
         step /= 4
     return _choose(levels, goal)
+
+
+def refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float) -> Refined:
+    """One coordinate's derivative, carefully."""
+    x = evaluator.leaves[leaf].reshape(-1)
+    origin, usual = x[place], typical(x)
+    if not np.isfinite(origin):
+        return Refined(float("nan"), 0.0, float("inf"))
+    near = float(abs(origin)) or usual
+    largest = max(near, min(usual, near * 2.0**40)) / 4
+    return refine(evaluator, evaluator.at(leaf, place), origin, largest, near / 4, goal)
 
 
 def _power_of_two(x: float) -> float:
@@ -276,7 +293,7 @@ def _level(
     evaluator: Evaluator, outputs: dict, changed: np.ndarray, origin: float, step: float, before: _Level | None
 ) -> _Level:
     start, u = evaluator.start, evaluator.u
-    wide = evaluator.dtype.type
+    wide: Any = evaluator.dtype.type
     noise = float(np.sum(evaluator.weighted_rounding[changed])) / (step / 4)
     right, left, central, scale = [], [], [], 0.0
     for t in (step, step / 2, step / 4):
@@ -301,7 +318,7 @@ def _level(
 def _extrapolated(
     values: list, first: int, second: int, noise: float, before: tuple[float, float] | None
 ) -> tuple[float, float]:
-    """Richardson's extrapolation over three halved steps; its error is how far it, or a smaller step, moved the answer."""
+    """Richardson's extrapolation over three halved steps; its error is how far it, or the smaller step, moved it."""
     once = [(first * values[i + 1] - values[i]) / (first - 1) for i in (0, 1)]
     twice = (second * once[1] - once[0]) / (second - 1)
     if not np.isfinite(twice):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .contract import Breach
+from .directions import Direction
 from .verdicts import FAIL, INCONCLUSIVE, NAMES, NON_SMOOTH, PASS, UNCHECKED, Coordinates
 
 SHOWN = 8  # non-smooth coordinates, breaches, failing directions listed before "and n more"
@@ -17,21 +18,11 @@ class Worst(NamedTuple):
     """The coordinate at which the two sides are furthest apart, compared with what they are allowed."""
 
     path: str
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     analytic: float
     numeric: float
     error: float
     verdict: str
-
-
-class Direction(NamedTuple):
-    """The derivative in one random direction, both ways, and the slope of Taylor's remainder (2 when right)."""
-
-    analytic: float
-    numeric: float
-    error: float
-    slope: float | None
-    verdict: int
 
 
 class GradientError(ValueError):
@@ -55,6 +46,8 @@ class Report:
         self.leaves: list[Coordinates] = []
         self.directions: list[Direction] = []
         self.culprit: Any = None
+        self.traced = False
+        self.found: Worst | None = None
         self.notes: list[str] = []
         self.interrupted = False
         self.seconds = 0.0
@@ -83,7 +76,7 @@ class Report:
     @property
     def worst(self) -> Worst | None:
         """The worst coordinate of all: a failing one if there is one."""
-        found = [w for w in map(worst_of, self.leaves) if w is not None]
+        found = [w for w in (*map(worst_of, self.leaves), self.found) if w is not None]
         return max(
             found, key=lambda w: (NAMES.index(w.verdict) if w.verdict != "unchecked" else -1, w.error), default=None
         )
@@ -117,6 +110,10 @@ class Report:
         lines += _listed(
             [f"  non-smooth at {p}{_subscript(i)}: slopes {a:.6g} and {b:.6g}" for p, i, a, b in self.non_smooth]
         )
+        if self.found is not None:
+            w = self.found
+            where = f"{w.path}{_subscript(w.place)}"
+            lines.append(f"  bisected to {where}: analytic {w.analytic:.10g}, numeric {w.numeric:.10g}")
         if self.culprit is not None:
             lines.append(str(self.culprit))
         return "\n".join(lines + self.notes)
@@ -152,11 +149,11 @@ def _row(c: Coordinates) -> tuple[str, ...]:
     worst = worst_of(c)
     verdicts = ", ".join(f"{c.count(v)} {NAMES[v]}" for v in (FAIL, INCONCLUSIVE, NON_SMOOTH, UNCHECKED) if c.count(v))
     where = (
-        ("", "", "") if worst is None else (_subscript(worst.index), f"{worst.analytic:.10g}", f"{worst.numeric:.10g}")
+        ("", "", "") if worst is None else (_subscript(worst.place), f"{worst.analytic:.10g}", f"{worst.numeric:.10g}")
     )
     return (
-        c.path, str(c.shape), str(c.dtype), str(c.verdicts.size), f"{_largest(apart(c)):.1e}", f"{relative_error(c):.1e}",
-        *where, verdicts or "pass",
+        c.path, str(c.shape), str(c.dtype), str(c.verdicts.size), f"{_largest(apart(c)):.1e}",
+        f"{relative_error(c):.1e}", *where, verdicts or "pass",
     )  # fmt: skip
 
 
@@ -191,7 +188,11 @@ def worst_of(c: Coordinates) -> Worst | None:
 
 
 def index_of(c: Coordinates, i: int) -> tuple[int, ...]:
-    return tuple(int(k) for k in np.unravel_index(i, c.shape)) if c.shape else ()
+    return index_in(c.shape, i)
+
+
+def index_in(shape: tuple[int, ...], i: int) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.unravel_index(i, shape)) if shape else ()
 
 
 def _subscript(index: tuple[int, ...]) -> str:

@@ -21,7 +21,7 @@ class Subject(NamedTuple):
 
     `bind(arrays)` gives a function without arguments that evaluates at the arrays' present contents, in any floating
     precision, and returns the float outputs as a list. `vjp(arrays)` gives the outputs and `pullback(cotangents)`,
-    which returns one gradient per leaf.
+    which returns one gradient per leaf. `call(variables)` is the function itself, where npgrad can record it.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Subject(NamedTuple):
     leaves: list[np.ndarray]
     bind: Callable[[list], Callable[[], list]]
     vjp: Callable[[list], tuple[list, Callable[[list], list]]]
+    call: Callable[[list], Any] | None = None
     hand_written: bool = False
 
 
@@ -76,7 +77,10 @@ def of_function(f: Callable, args: tuple) -> Subject:
         out, pullback = vjp(f, *slots.fill(arrays))
         return float_leaves(out), lambda cotangents: trees.leaves(pullback(_cotangent_tree(out, cotangents)))
 
-    return Subject(name_of(f), slots.paths, slots.leaves, bind, differentiate)
+    def call(variables: list) -> Any:
+        return f(*slots.fill(variables))
+
+    return Subject(name_of(f), slots.paths, slots.leaves, bind, differentiate, call)
 
 
 def of_pair(forward: Callable, backward: Callable, args: tuple) -> Subject:
@@ -114,6 +118,18 @@ def of_pullback(f: Callable, args: tuple, cotangents: list) -> Subject:
     return subject._replace(name=f"pullback of {name_of(f)}", paths=[*slots.paths, *names])
 
 
+def signed_cotangents(subject: Subject, seed: int) -> list[np.ndarray]:
+    """Random cotangents of both signs and sizes from 1/2 to 3/2, one per output; 1 for a single number."""
+    rng = np.random.default_rng(seed)
+    with np.errstate(all="ignore"):
+        outputs = subject.bind(subject.leaves)()
+    if sum(y.size for y in outputs) == 1:
+        return [np.ones_like(y) for y in outputs]
+    return [
+        (rng.choice([-1, 1], y.shape) * rng.integers(32, 97, y.shape) / 64).astype(y.dtype) for y in outputs
+    ]  # fmt: skip
+
+
 def _cotangent_tree(out: Any, cotangents: list) -> Any:
     """The cotangents in the output's own tree, zeros for outputs that aren't floats."""
     remaining = iter(cotangents)
@@ -138,8 +154,6 @@ def _gradients(result: Any, args: tuple) -> list:
         if len(gradients) == len(kept):
             gradients = [y for y, x in zip(gradients, kept) if is_float(x)]
         if len(gradients) != sum(map(is_float, kept)):
-            raise ValueError(
-                "backward returned a tree of gradients that differs from its argument's: return one per leaf"
-            )
+            raise ValueError("backward returned a tree of gradients unlike its argument's: return one for each leaf")
         found += gradients
     return found

@@ -3,8 +3,8 @@
 Both sides err by rounding, and neither may hide behind a generous tolerance. The pullback's allowance is a few
 eps**(2/3) of its own precision, times the size of what was summed, and what the gradient itself moves by when the
 inputs and the cotangent move by their last bits (`sensitivity`). The differences' allowance is their error estimate.
-If they differ by more than both: fail. If they agree but the estimate is too coarse to mean much: inconclusive. Where the
-one-sided slopes stay apart, any value between them is accepted: non-smooth.
+If they differ by more than both: fail. If they agree but the estimate is too coarse to mean much: inconclusive.
+Where the one-sided slopes stay apart, any value between them is accepted: non-smooth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .differences import Evaluator, Refined, refine, slopes, typical
+from .differences import Evaluator, Refined, epsilon_of, refine_coordinate, slopes, typical
 from .subject import Subject
 
 PASS, NON_SMOOTH, INCONCLUSIVE, FAIL, UNCHECKED = range(5)
@@ -56,7 +56,7 @@ class Tolerance(NamedTuple):
 
 def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> float:
     """The coarsest precision at work on the analytic side: of inputs, outputs, or hidden inside the function."""
-    declared = max((float(np.finfo(x.dtype).eps) for x in (*subject.leaves, *outputs)), default=0.0)
+    declared = max((epsilon_of(x) for x in (*subject.leaves, *outputs)), default=0.0)
     magnitude = evaluator.magnitude
     hidden = float(np.sum(evaluator.weighted_rounding)) / magnitude if magnitude else 0.0
     return max(declared, hidden if hidden > 16 * float(np.finfo(float).eps) else 0.0)
@@ -90,7 +90,6 @@ def judge_leaf(
 ) -> Iterator[Coordinates]:
     """One leaf's verdicts: yields the same record whenever some more of it has been filled in."""
     subject, n = evaluator.subject, analytic.size
-    x = evaluator.leaves[leaf].reshape(-1)
     a = np.asarray(analytic, evaluator.dtype).reshape(-1)
     result = Coordinates(
         subject.paths[leaf], analytic.shape, subject.leaves[leaf].dtype, a, np.full(n, np.nan, evaluator.dtype),
@@ -108,13 +107,15 @@ def judge_leaf(
     tight = result.error <= np.maximum(tolerance.relative * result.scale, np.where(apart == 0, np.inf, 0))
     settled = (apart <= allowed + result.error) & (tight | (result.error <= tolerance.negligible)) & ~suspects
     result.verdicts[settled] = PASS
+    nothing = settled & (np.abs(a) <= tolerance.negligible) & (result.scale <= tolerance.negligible)
+    result.error[nothing] = np.maximum(result.error[nothing], apart[nothing])
     failures = 0
     for i in np.flatnonzero(~settled):
         if failures >= MOST_REFINED_FAILURES:
             wrong = apart[i] > allowed[i] + 1e-5 * result.scale[i] + 8 * result.error[i]
             result.verdicts[i] = FAIL if wrong else INCONCLUSIVE
             continue
-        refined = _refine_coordinate(evaluator, leaf, int(i), tolerance.relative)
+        refined = refine_coordinate(evaluator, leaf, int(i), tolerance.relative)
         verdict = judge(float(a[i]), refined, tolerance, int(i))
         result.numeric[i], result.error[i], result.scale[i] = refined.value, refined.error, refined.scale
         result.verdicts[i] = verdict
@@ -142,16 +143,6 @@ def relative(epsilon: float, evaluator: Evaluator) -> float:
     """The relative error that passes: 7e-11 for float64, 5e-5 for float32, 6e-7 for plain float64 differences."""
     fine = 2 * epsilon ** (2 / 3)
     return fine if len(evaluator.points) == 4 else max(fine, 6e-7)
-
-
-def _refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float) -> Refined:
-    x = evaluator.leaves[leaf].reshape(-1)
-    origin, usual = x[place], typical(x)
-    if not np.isfinite(origin):
-        return Refined(float("nan"), 0.0, float("inf"))
-    near = float(abs(origin)) or usual
-    largest = max(near, min(usual, near * 2.0**40)) / 4
-    return refine(evaluator, evaluator.at(leaf, place), origin, largest, near / 4, goal)
 
 
 def judge(analytic: float, refined: Refined, tolerance: Tolerance, i: int) -> int:

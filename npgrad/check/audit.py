@@ -1,0 +1,129 @@
+"""The audit: every registered primitive, users' too, checked at its declared examples on this machine.
+
+Each example is checked as declared (float64), in float32, and with its arrays read-only and strided. A primitive counts as
+covered if an example is declared for it or if some example records it: `join` by np.concatenate's, say.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import check
+from .. import tree as trees
+from ..primitive import PRIMITIVES
+from ..variable import _name
+from .examples import EXAMPLES, Example
+from .gradients import check_grads
+from .locate import trace
+from .report import Report
+from .subject import of_function
+
+
+class Outcome(NamedTuple):
+    """One function's checks: what it was called with, and what came out; `failures` are reports or error messages."""
+
+    name: str
+    arguments: str
+    coordinates: int
+    largest_error: float
+    seconds: float
+    failures: list[str]
+
+    def __str__(self) -> str:
+        verdict = f"{len(self.failures)} failed" if self.failures else "pass"
+        cells = f"{self.name:<34} {self.coordinates:>7} coordinates  {self.largest_error:8.1e}  {self.seconds:6.2f} s"
+        return f"{cells}  {verdict:<9} {self.arguments}"
+
+
+def load_examples() -> dict[Any, list[Example]]:
+    """EXAMPLES, after importing every module of this package that declares some."""
+    for module in pkgutil.iter_modules(check.__path__):
+        if module.name.startswith("examples_"):
+            importlib.import_module(f"{check.__name__}.{module.name}")
+    return EXAMPLES
+
+
+def name_of_function(function: Any) -> str:
+    """`np.exp`, `npgrad.ops.norm.rms_norm`: where a function lives and what it is called."""
+    return _name(function) if hasattr(function, "__name__") else repr(function)
+
+
+def audit() -> Iterator[Outcome]:
+    """Check every function that has examples, one after another."""
+    for function, examples in load_examples().items():
+        started, reports, failures = time.perf_counter(), [], []
+        for label, args, kwargs in (v for e in examples for v in variants(e)):
+            report = checked(functools.partial(function, **kwargs), args)
+            if isinstance(report, Report):
+                reports.append(report)
+            if not isinstance(report, Report) or not report:
+                failures.append(f"{name_of_function(function)}, {label}: {report}")
+        coordinates = sum(r.coordinates for r in reports)
+        largest = max((r.largest_error for r in reports), default=0.0)
+        arguments = "; ".join(dict.fromkeys(describe(e.args) for e in examples))
+        yield Outcome(
+            name_of_function(function), arguments, coordinates, largest, time.perf_counter() - started, failures
+        )  # fmt: skip
+
+
+def checked(function: Callable, args: tuple, order: int = 1) -> Report | str:
+    """The report of a check that passes or fails, or the message of the error that it ends with."""
+    try:
+        return check_grads(function, *args, order=order)
+    except check.GradientError as error:
+        return error.report
+    except Exception as error:  # an audit goes on after a broken rule, whatever it raises
+        return f"{type(error).__name__}: {error}"
+
+
+def variants(example: Example) -> Iterator[tuple[str, tuple, dict]]:
+    """The example as declared, in float32, and with strided, read-only arrays."""
+    shapes = describe(example.args)
+    yield f"float64 {shapes}", example.args, example.kwargs
+    for label, change in (("float32", _single), ("strided", _strided)):
+        yield f"{label} {shapes}", trees.map(change, example.args), trees.map(change, example.kwargs)
+
+
+def _single(x: Any) -> Any:
+    return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == float else x
+
+
+def _strided(x: Any) -> Any:
+    """The same array as a read-only view of every other place of a larger one, in another order of axes."""
+    if not isinstance(x, np.ndarray):
+        return x
+    large = np.zeros((*x.shape[::-1], 2), x.dtype)
+    view = large[..., 0].T
+    view[...] = x
+    view.flags.writeable = False
+    return view
+
+
+def describe(args: tuple) -> str:
+    """The arguments' shapes, or values where they are no arrays."""
+    return ", ".join(str(x.shape).replace(" ", "") if isinstance(x, np.ndarray) else repr(x)[:20] for x in trees.leaves(args))
+
+
+def uncovered() -> list[str]:
+    """The registered primitives that no example is declared for and none records."""
+    covered: set[int] = set()
+    for function, examples in load_examples().items():
+        covered.add(id(function))
+        for e in examples:
+            with np.errstate(all="ignore"):
+                covered |= _recorded(functools.partial(function, **e.kwargs), e.args)
+    return [name_of_function(p) for p in PRIMITIVES if not {id(p), id(p.forward)} & covered]
+
+
+def _recorded(function: Callable, args: tuple) -> set[int]:
+    try:
+        return {id(entry.primitive) for entry in trace(of_function(function, args))}
+    except Exception:  # a broken rule is the audit's to report
+        return set()

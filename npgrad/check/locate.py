@@ -1,0 +1,310 @@
+"""Where a wrong gradient comes from: each record of the tape, checked alone on the inputs that it was recorded with.
+
+A `WatchfulTape` keeps what an ordinary one lets go: every operation's arguments, result and source line. From each of
+its entries a subject is made, and the first one that breaks the contract or has wrong numbers is the culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import tree as trees
+from ..debug import source_line
+from ..tape import Record, Tape, _fit
+from ..variable import Variable
+from .contract import Breach, breaches, forms
+from .differences import Evaluator
+from .directions import Pulled, check_direction, random_direction
+from .hints import hint
+from .subject import Subject, float_leaves, is_float, of_pullback, signed_cotangents
+from .verdicts import FAIL, Coordinates, judge_leaf, sensitivity, working_epsilon
+
+MOST_COORDINATES = 4096  # of one record, when its failing coordinates are counted
+
+
+class Entry(NamedTuple):
+    """One operation as it was recorded: `positions` are the arguments on the tape, `labels` what they are called."""
+
+    number: int
+    primitive: Any
+    line: str
+    args: list
+    kwargs: dict
+    positions: list[int]
+    labels: list[str]
+    pullbacks: Any
+
+
+class WatchfulTape(Tape):
+    """A tape that keeps every record's arguments and source line, in `entries`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[Entry] = []
+        self.values: list[Any] = []
+
+    def record(self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Any, kwargs: Any) -> Variable:
+        variable = super().record(primitive, out, parents, pullbacks, args, kwargs)
+        self.values.append(variable.value)
+        if primitive is not None:
+            positions = self._positions(parents, args)
+            labels = [self._label(primitive, parents, p, n) for n, p in enumerate(positions)]
+            entry = (
+                variable.index,
+                primitive,
+                source_line(),
+                [*args],
+                dict(kwargs or {}),
+                positions,
+                labels,
+                pullbacks,
+            )
+            self.entries.append(Entry(*entry))
+        return variable
+
+    def _positions(self, parents: tuple, args: Any) -> list[int]:
+        """Which arguments the parents are: a fused primitive's line up with them, others are in their order."""
+        if None in parents:
+            return [i for i, parent in enumerate(parents) if parent is not None]
+        found: list[int] = []
+        for parent in parents:
+            start = found[-1] + 1 if found else 0
+            found.append(next(i for i in range(start, len(args)) if args[i] is self.values[parent]))
+        return found
+
+    def _label(self, primitive: Any, parents: tuple, position: int, order: int) -> str:
+        parent = [p for p in parents if p is not None][order]
+        names = [p.name for p in primitive._parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        own = names[position] if position < len(names) else f"argument {position}"
+        return f"{own} ({self.names[parent]})" if parent in self.names else own
+
+
+class Culprit(NamedTuple):
+    """The operation that is wrong by itself, and how."""
+
+    primitive: str
+    record: int
+    line: str
+    argument: str
+    input_index: tuple[int, ...]
+    output_index: tuple[int, ...] | None
+    analytic: float
+    numeric: float
+    failing: int
+    coordinates: int
+    box: str
+    others: int
+    breaches: list[Breach]
+    hint: str
+
+    def __str__(self) -> str:
+        lines = [f"wrong by itself: {self.primitive}, record %{self.record}, called at {self.line}"]
+        lines += [f"  {b.kind} at {b.where}: {b.message}" for b in self.breaches]
+        if self.coordinates:
+            output = "" if self.output_index is None else f", seen at output {list(self.output_index)}"
+            lines.append(
+                f"  {self.argument} at {list(self.input_index)}{output}: analytic {self.analytic:.10g}, "
+                f"numeric {self.numeric:.10g}"
+            )
+            lines.append(f"  {self.failing} of {self.coordinates} coordinates fail, within {self.box}")
+        if self.hint:
+            lines.append(f"  {self.hint}")
+        if self.others:
+            lines.append(f"  {self.others} other record{'s' * (self.others > 1)} fail alone too")
+        return "\n".join(lines)
+
+
+def trace(subject: Subject) -> list[Entry]:
+    """The subject's function as a list of recorded operations."""
+    if subject.call is None:
+        return []
+    tape = WatchfulTape()
+    subject.call([tape.variable(x, path) for x, path in zip(subject.leaves, subject.paths)])
+    return tape.entries
+
+
+def of_record(entry: Entry) -> Subject:
+    """One recorded operation, at its recorded arguments and with its recorded pullbacks there, as a subject."""
+
+    def fill(arrays: list) -> list:
+        new = [*entry.args]
+        for position, array in zip(entry.positions, arrays):
+            new[position] = array
+        return new
+
+    def bind(arrays: list) -> Callable[[], list]:
+        filled = fill(arrays)
+        return lambda: float_leaves(entry.primitive(*filled, **entry.kwargs))
+
+    def differentiate(arrays: list) -> tuple[list, Callable]:
+        now = entry if all(x is y for x, y in zip(arrays, leaves)) else _record_again(entry, fill(arrays))
+        return bind(arrays)(), lambda cotangents: pull(now, cotangents[0])
+
+    leaves = [np.asarray(entry.args[p]) for p in entry.positions]
+    return Subject(str(entry.primitive), entry.labels, leaves, bind, differentiate)
+
+
+def _record_again(entry: Entry, args: list) -> Entry:
+    tape = WatchfulTape()
+    for p in entry.positions:
+        args[p] = tape.variable(args[p])
+    entry.primitive(*args, **entry.kwargs)
+    return tape.entries[-1]
+
+
+def pull(entry: Entry, g: np.ndarray) -> list:
+    """The gradients of one record as the sweep takes them, in the dtype that the rule gave where it should know."""
+    if isinstance(entry.pullbacks, tuple):
+        found = [pullback(g) for pullback in entry.pullbacks]
+    else:
+        every = list(entry.pullbacks(g))
+        found = [every[p] for p in entry.positions]
+    leaves = [np.asarray(entry.args[p]) for p in entry.positions]
+    floats = {np.asarray(x).dtype for x in trees.leaves(entry.args) if isinstance(x, np.ndarray) and is_float(x)}
+    uniform = len(floats | {g.dtype, *(x.dtype for x in leaves)}) == 1
+    gradients = []
+    for x, gradient in zip(leaves, found):
+        to = Record(None, (), (), x.shape, x.dtype, None)
+        record = Record(entry.primitive, (), (), g.shape, g.dtype, None)
+        try:
+            fitted = _fit(gradient, to, record)
+        except ValueError:
+            fitted = np.asarray(gradient)  # of a shape that the sweep would refuse: the contract names it
+        gradients.append(np.asarray(fitted, np.asarray(gradient).dtype) if uniform else np.asarray(fitted))
+    return gradients
+
+
+def record_breaches(entries: list[Entry], seed: int) -> list[tuple[Entry, list[Breach]]]:
+    """Records whose pullbacks return wrong shapes or dtypes, or change their cotangent or arguments."""
+    found = []
+    for entry in entries:
+        subject = of_record(entry)
+        if not subject.leaves:
+            continue
+        cotangents = signed_cotangents(subject, seed)
+        broken = forms(subject, *subject.vjp(subject.leaves), cotangents)
+        if broken:
+            found.append(
+                (entry, [b._replace(where=f"{subject.name}, record %{entry.number}, {b.where}") for b in broken])
+            )
+    return found
+
+
+def locate(entries: list[Entry], seed: int, order: int = 1) -> Culprit | None:
+    """The first record that is wrong by itself; None if none is."""
+    for thorough in (False, True):
+        wrong = [e for e in entries if _fails(_subject_of(e, order, seed), seed, thorough)]
+        if wrong:
+            return _describe(wrong[0], len(wrong) - 1, order, seed)
+    return None
+
+
+def _subject_of(entry: Entry, order: int, seed: int) -> Subject:
+    subject = of_record(entry)
+    if order == 1:
+        return subject
+
+    def call(*leaves: Any) -> Any:
+        new = [*entry.args]
+        for position, x in zip(entry.positions, leaves):
+            new[position] = x
+        return entry.primitive(*new, **entry.kwargs)
+
+    return of_pullback(call, tuple(subject.leaves), signed_cotangents(subject, seed))
+
+
+def prepare(subject: Subject, seed: int, extended: bool = True) -> tuple[Evaluator, list, Pulled]:
+    """An evaluator, cotangents, and what the pullback says to them."""
+    cotangents = signed_cotangents(subject, seed)
+    evaluator = Evaluator(subject, cotangents, extended)
+    outputs, pullback = subject.vjp(subject.leaves)
+    epsilon = working_epsilon(subject, outputs, evaluator)
+    gradients = [np.array(g) for g in pullback([c.copy() for c in cotangents])]
+    return evaluator, cotangents, Pulled(gradients, sensitivity(subject, gradients, cotangents, epsilon, seed), epsilon)
+
+
+def _fails(subject: Subject, seed: int, thorough: bool) -> bool:
+    if not subject.leaves:
+        return False
+    evaluator, cotangents, pulled = prepare(subject, seed)
+    if thorough:
+        return any(c.count(FAIL) for c in _all_coordinates(evaluator, pulled))
+    if breaches(evaluator, cotangents, pulled.epsilon, seed):
+        return True
+    rng = np.random.default_rng([seed, 2])
+    directions = [random_direction(evaluator, rng) for _ in range(2)]
+    return any(check_direction(evaluator, pulled, d, remainder=False).verdict == FAIL for d in directions)
+
+
+def _all_coordinates(evaluator: Evaluator, pulled: Pulled) -> list[Coordinates]:
+    found = []
+    for leaf, (gradient, moves) in enumerate(zip(pulled.gradients, pulled.moves)):
+        *_, coordinates = judge_leaf(evaluator, leaf, gradient, moves, pulled.epsilon)
+        found.append(coordinates)
+    return found
+
+
+def _describe(entry: Entry, others: int, order: int, seed: int) -> Culprit:
+    """All that can be said about a record that fails."""
+    subject = _subject_of(entry, order, seed)
+    evaluator, cotangents, pulled = prepare(subject, seed)
+    broken = breaches(evaluator, cotangents, pulled.epsilon, seed)
+    shaped = all(np.shape(g) == x.shape for g, x in zip(pulled.gradients, subject.leaves))
+    small = sum(x.size for x in subject.leaves) <= MOST_COORDINATES
+    leaves = _all_coordinates(evaluator, pulled) if shaped and small else []
+    failing = [(leaf, c) for leaf, c in enumerate(leaves) if c.count(FAIL)]
+    if not failing:
+        return Culprit(
+            str(entry.primitive), entry.number, entry.line, "", (), None, 0.0, 0.0, 0, 0, "", others, broken, ""
+        )  # fmt: skip
+    leaf, c = max(failing, key=lambda item: float(_share(item[1])[item[1].verdicts == FAIL].max()))
+    place = int(np.argmax(np.where(c.verdicts == FAIL, _share(c), -1)))
+    output, analytic, numeric = worst_output(evaluator, subject, leaf, place, cotangents, pulled.epsilon)
+    places = np.argwhere((c.verdicts == FAIL).reshape(c.shape))
+    box = "[" + ", ".join(f"{a}:{b + 1}" for a, b in zip(places.min(axis=0), places.max(axis=0))) + "]"
+    return Culprit(
+        str(entry.primitive), entry.number, entry.line, c.path, _unravel(place, c.shape), output, analytic, numeric,
+        c.count(FAIL), c.verdicts.size, box, others, broken, hint(entry, c, leaf, cotangents[0]) if order == 1 else "",
+    )  # fmt: skip
+
+
+def _share(c: Coordinates) -> np.ndarray:
+    """Each coordinate's error, NaN as infinite."""
+    return np.nan_to_num(np.abs(c.analytic - c.numeric).astype(float), nan=np.inf)
+
+
+def _unravel(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
+
+
+def worst_output(
+    evaluator: Evaluator, subject: Subject, leaf: int, place: int, cotangents: list, epsilon: float
+) -> tuple[tuple[int, ...] | None, float, float]:
+    """The output whose derivative by one coordinate is furthest off, by halving the cotangent; both values there."""
+    _, pullback = subject.vjp(subject.leaves)
+    values, x = evaluator.at(leaf, place), evaluator.leaves[leaf].reshape(-1)[place]
+    h = (abs(x) if x else 1) * evaluator.dtype.type(2.0**-10)
+    once, twice = ((values(t) - values(-t)) / ((x + t) - (x - t)) for t in (h, 2 * h))
+    column = np.nan_to_num(((4 * once - twice) / 3 * evaluator.u).astype(float))
+    shapes = [c.shape for c in cotangents]
+    flat = np.concatenate([c.reshape(-1) for c in cotangents])
+    starts = np.cumsum([0, *(c.size for c in cotangents)])
+
+    def analytic(first: int, last: int) -> float:
+        part = np.zeros_like(flat)
+        part[first:last] = flat[first:last]
+        pieces = [part[a:b].reshape(s).astype(c.dtype) for a, b, s, c in zip(starts, starts[1:], shapes, cotangents)]
+        return float(np.asarray(pullback(pieces)[leaf]).reshape(-1)[place])
+
+    first, last = 0, flat.size
+    while last - first > 1:
+        middle = (first + last) // 2
+        left = abs(analytic(first, middle) - column[first:middle].sum())
+        right = abs(analytic(middle, last) - column[middle:last].sum())
+        first, last = (first, middle) if left >= right else (middle, last)
+    which = int(np.searchsorted(starts, first, side="right")) - 1
+    index = _unravel(first - int(starts[which]), shapes[which])
+    return index, analytic(first, last), float(column[first])
