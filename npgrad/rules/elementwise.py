@@ -77,13 +77,18 @@ differentiate(np.log1p, lambda out, x: lambda g: g / (1 + x))
 
 
 def _weight(exp, x, y, out):
-    """The share of x in log(exp(x) + exp(y)): exp(x - out), and its limit where the result is infinite."""
+    """The share of x in exp(x) + exp(y), and its limit where the sum is infinite or nothing.
+
+    Divided by the sum, since exp(x - out) alone is off by out's rounding error.
+    """
+    out = strip(out)  # the share doesn't depend on the number that both are shifted by
     infinite = np.isinf(out)
-    if not np.any(infinite):
-        return exp(x - out)
-    limit = ((out > 0) & (x == out)) / np.add(1, x == y, dtype=out.dtype)
-    x = x if hasattr(x, "dtype") else np.asarray(x, out.dtype)
-    return np.where(infinite, limit, exp(np.where(infinite, 0, x) - np.where(infinite, 0, out)))
+    if np.any(infinite):
+        limit = ((out > 0) & (x == out)) / np.add(1, x == y, dtype=out.dtype)
+        x, y, out = (np.where(infinite, 0, z if hasattr(z, "dtype") else np.asarray(z, out.dtype)) for z in (x, y, out))
+        return np.where(infinite, limit, _weight(exp, x, y, out))
+    part = exp(x - out)
+    return part / (part + exp(y - out))
 
 
 for _function, _exp in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):

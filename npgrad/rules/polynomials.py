@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..variable import Variable, implements
+from ..variable import implements
+from .reductions import as_array
 
 
 def _coefficients(p):
-    p = p if isinstance(p, Variable) else np.asarray(p)
+    p = as_array(p)
     return p if p.ndim else np.reshape(p, (1,))
 
 
 @implements(np.polyval)
 def _polyval(p, x):
     p = _coefficients(p)
-    x = x if isinstance(x, Variable) else np.asarray(x)
+    x = as_array(x)
     result = np.zeros(x.shape, np.result_type(p.dtype, x.dtype))
     for i in range(p.shape[0]):
         result = result * x + p[i]

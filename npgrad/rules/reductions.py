@@ -26,6 +26,11 @@ def refuse_out(out):
         raise TypeError("out= would write behind the tape's back: leave it out and use the result")
 
 
+def as_array(x):
+    """x itself if it is an array or a Variable, an array of it otherwise."""
+    return x if isinstance(x, (Variable, np.ndarray)) else np.asarray(x)
+
+
 def kept_shape(shape, axis):
     """The shape that keepdims=True would have given."""
     if axis is None:
@@ -316,15 +321,17 @@ def _reduction(ufunc, identity, slope):
 
 
 def _softmax(exp):
-    """exp(x - out): where out is -inf nothing, where it is +inf an even split among the infinite."""
+    """exp(x) by its sum: nothing where all are -inf, an even split among the infinite where the sum is +inf."""
 
     def slope(x, out, axis):
+        out = strip(out)  # the shares don't depend on the number that all are shifted by
         infinite = np.isinf(out)
-        if not np.any(infinite):
-            return exp(x - out)
-        largest = (x == out) & (out > 0)
-        even = largest / np.maximum(np.sum(largest, axis=axis, keepdims=True, dtype=out.dtype), 1)
-        return np.where(infinite, even, exp(np.where(infinite, 0, x) - np.where(infinite, 0, out)))
+        if np.any(infinite):
+            largest = np.asarray((x == out) & (out > 0), out.dtype)
+            even = largest / np.maximum(np.sum(largest, axis=axis, keepdims=True), 1)
+            return np.where(infinite, even, slope(np.where(infinite, 0, x), np.where(infinite, 0, out), axis))
+        parts = exp(x - out)
+        return parts / np.sum(parts, axis=axis, keepdims=True)
 
     return slope
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, strip
-from .reductions import count, refuse_out
+from .reductions import as_array, count, refuse_out
 from .shaping import astype
 
 # Means and covariances.
@@ -78,7 +78,8 @@ def _corrcoef(x, y=None, rowvar=True, *, dtype=None):
     c = np.cov(x, y, rowvar, dtype=dtype)
     if not c.shape:
         return c / c
-    deviation = np.sqrt(np.diagonal(c))
+    i = np.arange(c.shape[0])
+    deviation = np.sqrt(c[i, i])
     return np.clip(c / deviation[:, None] / deviation[None, :], -1, 1)
 
 
@@ -144,11 +145,11 @@ def _along(x, axis, start, stop=None):
 def _diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
     if n < 0:
         raise ValueError(f"np.diff takes n differences, n = {n} must be 0 or more")
-    parts = [end for end in (prepend, a, append) if end is not np._NoValue]
+    parts = [as_array(end) for end in (prepend, a, append) if end is not np._NoValue]
     if n and len(parts) > 1:
         one = list(a.shape)
         one[axis] = 1
-        a = np.concatenate([p if np.ndim(p) else np.broadcast_to(p, one) for p in parts], axis=axis)
+        a = np.concatenate([p if p.ndim else np.broadcast_to(p, one) for p in parts], axis=axis)
     for _ in range(n):
         a = _along(a, axis, 1) - _along(a, axis, None, -1)
     return a
@@ -167,11 +168,11 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
     if x is None:
         width = dx
     else:
-        x = x if isinstance(x, Variable) else np.asarray(x)
+        x = as_array(x)
         width = np.diff(x, axis=axis if x.ndim > 1 else -1)
         if x.ndim == 1:
             width = np.reshape(width, [-1 if i == axis % np.ndim(y) else 1 for i in range(np.ndim(y))])
-    y = y if isinstance(y, Variable) else np.asarray(y)
+    y = as_array(y)
     return np.sum(width * (_along(y, axis, 1) + _along(y, axis, None, -1)) / 2.0, axis=axis)
 
 
@@ -228,13 +229,13 @@ convolution.defvjp(
 
 @implements(np.convolve)
 def _convolve(a, v, mode="full"):
-    a, v = (x if isinstance(x, Variable) else np.asarray(x) for x in (a, v))
+    a, v = map(as_array, (a, v))
     return _window(convolution(np.ravel(a), np.ravel(v)), a.size, v.size, mode)
 
 
 @implements(np.correlate)
 def _correlate(a, v, mode="valid"):
-    a, v = (x if isinstance(x, Variable) else np.asarray(x) for x in (a, v))
+    a, v = map(as_array, (a, v))
     full = convolution(np.ravel(a), np.ravel(v)[::-1])
     if a.size < v.size:  # NumPy exchanges them and turns the result round, which shows where "same" is off centre
         return _window(full[::-1], a.size, v.size, mode)[::-1]
@@ -254,7 +255,7 @@ def _window(full, m, n, mode):
 
 @implements(np.interp)
 def _interp(x, xp, fp, left=None, right=None, period=None):
-    xp, fp = (a if isinstance(a, Variable) else np.asarray(a) for a in (xp, fp))
+    xp, fp = map(as_array, (xp, fp))
     if period is not None:
         x, xp = np.remainder(x, abs(period)), np.remainder(xp, abs(period))
         order = np.argsort(strip(xp))
@@ -299,7 +300,7 @@ binned.defvjp(None, lambda out, x, weights, minlength: lambda g: g[x])
 
 @implements(np.linspace)
 def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    start, stop = (a if isinstance(a, Variable) else np.asarray(a) for a in (start, stop))
+    start, stop = map(as_array, (start, stop))
     pieces = num - 1 if endpoint else num
     step = (stop - start) / pieces if pieces > 0 else (stop - start) * np.nan
     places = np.reshape(np.arange(num, dtype=step.dtype), (-1,) + (1,) * step.ndim) / max(pieces, 1)

@@ -149,6 +149,8 @@ ORIGIN = [
     (np.logaddexp, [INF, INF], [0.5, 0.5]),
     (np.logaddexp2, [-INF, -INF], [0.0, 0.0]),
     (np.logaddexp, [1000.0, 1000.0], [0.5, 0.5]),
+    (np.logaddexp, [1e300, 1e300], [0.5, 0.5]),
+    (np.logaddexp, [-800.0, 0.0], [0.0, 1.0]),
     (np.maximum, [NAN, 1.0], [0.0, 0.0]),
     (np.copysign, [0.0, -1.0], [0.0, 0.0]),
     (np.heaviside, [0.0, 0.25], [0.0, 1.0]),

@@ -1,0 +1,194 @@
+"""Statistics, sampled functions, polynomials: every declared example, and agreement with NumPy on all of their keywords."""
+
+import numpy as np
+import pytest
+import rule_checks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import npgrad as ng
+
+NAN = np.nan
+
+
+def gradient(f, x, cotangent=None):
+    tape = ng.Tape()
+    v = tape.variable(x)
+    y = f(v)
+    return tape.gradient(y, [v], np.ones(y.shape, y.dtype) if cotangent is None else cotangent)[0]
+
+
+@pytest.mark.parametrize("check", rule_checks.CHECKS)
+@pytest.mark.parametrize("example", [*rule_checks.examples("statistics"), *rule_checks.examples("polynomials")])
+def test_examples(example, check):
+    check(example)
+
+
+def test_average_returns_the_sum_of_weights_too():
+    v = ng.Tape().variable(np.arange(6.0).reshape(2, 3))
+    for keywords in ({}, {"axis": 1}, {"axis": 0, "weights": [1.0, 3.0]}, {"axis": (1, 0), "weights": np.arange(6.0).reshape(3, 2)}):
+        for got, want in zip(np.average(v, returned=True, **keywords), np.average(v.value, returned=True, **keywords)):
+            np.testing.assert_allclose(ng.stop_gradient(got), want)
+    with pytest.raises(ZeroDivisionError, match="sum to zero"):
+        np.average(v, axis=1, weights=[1.0, -1.0, 0.0])
+    with pytest.raises(ValueError, match="weights of shape"):
+        np.average(v, axis=1, weights=[1.0, 1.0])
+
+
+def test_average_differentiates_its_weights():
+    x, w = np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.5, 0.3])
+    np.testing.assert_allclose(gradient(lambda w: np.average(x, weights=w), w), x - np.average(x, weights=w))
+
+
+def test_too_few_observations_for_a_covariance():
+    with pytest.raises(ValueError, match="too few"):
+        np.cov(ng.Tape().variable(np.ones((2, 1))))
+
+
+def test_correlation_of_a_perfect_pair_is_finite():
+    x = np.array([[1.0, 2.0, 4.0], [2.0, 4.0, 8.0]])
+    assert np.all(np.isfinite(gradient(lambda v: np.corrcoef(v)[0, 1], x)))
+
+
+@pytest.mark.parametrize("f", [np.nansum, np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmax, np.nanmin, np.nancumsum])
+def test_nan_entries_get_no_gradient_and_spoil_none(f):
+    x = np.array([[1.0, NAN, 3.0], [NAN, 5.0, 6.5]])
+    got = gradient(lambda v: f(v, axis=1), x)
+    assert np.all(got[np.isnan(x)] == 0)
+    for row, g in zip(x, got):
+        known = ~np.isnan(row)
+        plain = getattr(np, f.__name__.removeprefix("nan"))
+        if f is np.nancumsum:
+            continue
+        np.testing.assert_allclose(g[known], gradient(plain, row[known]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("f", [np.nanmean, np.nanvar, np.nanstd, np.nanmax, np.nanmin])
+def test_a_slice_of_nan_warns_as_numpy_does_and_gets_nothing(f):
+    x = np.array([[NAN, NAN], [1.0, 2.0]])
+    with pytest.warns(RuntimeWarning), np.errstate(all="ignore"):
+        v = ng.Tape().variable(x)
+        out = f(v, axis=1)
+        g = v.tape.gradient(out, [v], np.ones(2))[0]
+    assert np.isnan(out.value[0])
+    np.testing.assert_array_equal(g[0], [0, 0])
+    assert np.all(np.isfinite(g[1]))
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(1, 7), st.integers(1, 7), st.sampled_from(["full", "same", "valid"]), st.sampled_from([np.convolve, np.correlate]))
+def test_convolutions_of_any_lengths(m, n, mode, f):
+    x, y = np.random.default_rng(m).normal(size=m), np.random.default_rng(n + 9).normal(size=n)
+    tape = ng.Tape()
+    v, w = tape.variable(x), tape.variable(y)
+    out = f(v, w, mode)
+    np.testing.assert_allclose(out.value, f(x, y, mode), rtol=1e-13, atol=1e-14)
+    g = np.random.default_rng(0).normal(size=out.shape)
+    dx, dy = tape.gradient(out, [v, w], g)
+    np.testing.assert_allclose(dx, [np.dot(g, f(e, y, mode)) for e in np.eye(m)], atol=1e-13)  # linear in each
+    np.testing.assert_allclose(dy, [np.dot(g, f(x, e, mode)) for e in np.eye(n)], atol=1e-13)
+
+
+def test_default_modes_are_numpys():
+    v = ng.Tape().variable([1.0, 2.0, 3.0])
+    assert np.convolve(v, [1.0, 1.0]).shape == (4,)
+    assert np.correlate(v, [1.0, 1.0]).shape == (2,)
+    with pytest.raises(ValueError, match="'full'"):
+        np.convolve(v, [1.0], mode="half")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_gradient_is_linear_and_as_numpys(data):
+    edge_order = data.draw(st.sampled_from([1, 2]))
+    shape = data.draw(st.lists(st.integers(edge_order + 1, 5), min_size=1, max_size=3))
+    f = np.random.default_rng(shape).normal(size=shape)
+    spacings = [data.draw(st.sampled_from([0.5, 2, np.cumsum(np.linspace(0.5, 1.5, n)) ** 1.5])) for n in shape]
+    got, want = np.gradient(ng.Tape().variable(f), *spacings, edge_order=edge_order), np.gradient(f, *spacings, edge_order=edge_order)
+    for a, b in zip(got, want) if len(shape) > 1 else [(got, want)]:
+        np.testing.assert_allclose(a.value, b, rtol=1e-11, atol=1e-12)
+
+
+def test_gradient_says_what_is_wrong():
+    v = ng.Tape().variable(np.ones((3, 4)))
+    with pytest.raises(TypeError, match="2 axes got 3 spacings"):
+        np.gradient(v, 1.0, 2.0, 3.0)
+    with pytest.raises(ValueError, match="coordinates of shape"):
+        np.gradient(v, np.arange(3.0), axis=1)
+    with pytest.raises(ValueError, match="edge_order"):
+        np.gradient(v, edge_order=3)
+    with pytest.raises(ValueError, match="needs 2 elements"):
+        np.gradient(v[:1], axis=0)
+
+
+def test_coordinates_of_gradient_and_trapezoid_are_differentiable():
+    t = np.array([0.0, 0.7, 1.1, 2.0])
+    np.testing.assert_allclose(gradient(lambda t: np.trapezoid(np.array([1.0, 3.0, 2.0, 5.0]), t), t), [-2, -0.5, -1, 3.5])
+    slope = ng.grad(lambda t: np.gradient(t**2, t, edge_order=2)[1])(t)  # the slope of a square is 2t, whatever the grid
+    np.testing.assert_allclose(slope, [0, 2, 0, 0], atol=1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(-2, 6), max_size=5), st.sampled_from([{}, {"left": -1.0}, {"right": 2.0}, {"period": 3.0}]))
+def test_interp_as_numpys(x, keywords):
+    xp, fp = np.array([0.0, 0.9, 2.1, 2.9]), np.array([1.0, -1.0, 0.5, 2.0])
+    got = np.interp(np.array(x), xp, ng.Tape().variable(fp), **keywords)
+    np.testing.assert_allclose(got.value, np.interp(x, xp, fp, **keywords), rtol=1e-9, atol=1e-9)
+
+
+def test_interp_at_nodes_outside_and_at_nan():
+    xp, fp = np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 4.0])
+    x = np.array([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(gradient(lambda v: np.interp(v, xp, fp), x), [0, 2, 1, 1, 1, 0])
+    assert np.isnan(np.interp(ng.Tape().variable([NAN]), xp, fp).value[0])
+    assert np.array_equal(np.interp(ng.Tape().variable([5.0]), xp[:1], fp[:1]), [0.0])  # constant: nothing to record
+
+
+def test_diff_with_ends_and_no_difference():
+    v = ng.Tape().variable(np.array([[1.0, 4.0, 9.0]]))
+    for keywords in ({"n": 0}, {"prepend": 0.0}, {"append": [[16.0, 25.0]], "n": 2}, {"axis": 0, "prepend": [[0.0, 1.0, 2.0]]}):
+        np.testing.assert_array_equal(np.diff(v, **keywords).value, np.diff(v.value, **keywords))
+    with pytest.raises(ValueError, match="0 or more"):
+        np.diff(v, n=-1)
+
+
+def test_unwrap_and_bincount():
+    phases = np.array([0.0, 3.0, -3.0, 0.5])
+    np.testing.assert_array_equal(gradient(np.unwrap, phases, np.arange(4.0)), np.arange(4.0))
+    np.testing.assert_array_equal(gradient(lambda w: np.bincount([0, 2, 0], w, 4), np.ones(3), np.arange(1.0, 5.0)), [1, 3, 1])
+
+
+@pytest.mark.parametrize("f", [np.linspace, np.geomspace])
+@pytest.mark.parametrize("keywords", [{"num": 1}, {"num": 0}, {"num": 3, "endpoint": False}, {"num": 4, "axis": -1}])
+def test_spaces_as_numpys(f, keywords):
+    start, stop = np.array([1.0, 2.0]), np.array([3.0, 1.0])
+    np.testing.assert_allclose(f(ng.Tape().variable(start), stop, **keywords).value, f(start, stop, **keywords), rtol=1e-13)
+    np.testing.assert_allclose(f(1.0, ng.Tape().variable(stop), **keywords).value, f(1.0, stop, **keywords), rtol=1e-13)
+
+
+def test_spaces_of_negative_numbers_and_steps():
+    got = np.geomspace(ng.Tape().variable(-1.0), -100.0, 3)
+    np.testing.assert_allclose(got.value, [-1, -10, -100])
+    samples, step = np.linspace(ng.Tape().variable(0.0), 3.0, 4, retstep=True)
+    np.testing.assert_allclose(samples.value, [0, 1, 2, 3])
+    assert step.value == 1.0
+
+
+POLYNOMIALS = [
+    lambda p: np.polyval(p, 2.0), lambda p: np.polyval([1.0, 2.0], p), lambda p: np.polyadd(p, [1.0]), lambda p: np.polysub([1.0], p),
+    lambda p: np.polymul(p, [1.0, -1.0]), np.polyder, lambda p: np.polyder(p, 2), np.polyint, lambda p: np.polyint(p, 2, 3.0),
+    np.vander, lambda p: np.vander(p, 2, True), lambda p: np.polyint(p, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", POLYNOMIALS)
+def test_polynomials_as_numpys(f):
+    p = np.array([3.0, -1.0, 2.0])
+    np.testing.assert_allclose(ng.stop_gradient(f(ng.Tape().variable(p))), f(p), rtol=1e-13)
+
+
+def test_polynomials_without_a_rule_say_so():
+    p = ng.Tape().variable([1.0, 2.0])
+    for f in (np.roots, lambda p: np.polydiv(p, [1.0]), lambda p: np.polyfit(p, p, 1)):
+        with pytest.raises(TypeError, match="no rule"):
+            f(p)
