@@ -155,7 +155,7 @@ def _tiles(shape, keys, offset, window):
 def _rows(x, tile):
     """A tile's part of (batch, shared, group, queries, width), the group and the queries as one axis."""
     part = x[tile.b, tile.h, :, tile.queries]
-    return part.reshape(*part.shape[:2], -1, part.shape[-1])
+    return part.reshape(*part.shape[:2], part.shape[2] * part.shape[3], part.shape[-1])
 
 
 def _set_rows(x, tile, rows):
@@ -187,7 +187,7 @@ class _Masks:
 
     def __init__(self, mask, batch):
         own = mask.shape[:-4]
-        self.mask = mask.reshape(-1, *mask.shape[-4:])
+        self.mask = mask.reshape(math.prod(own), *mask.shape[-4:])
         self.index = np.broadcast_to(np.arange(math.prod(own)).reshape(own), batch).reshape(-1)
 
     def part(self, tile):
@@ -226,11 +226,11 @@ def _checked(q, k, v, causal, offset, mask, window):
     if mask.dtype != bool:
         raise TypeError(f"mask must be boolean, True where a key is visible, not {mask.dtype}")
     last = (heads, queries, keys)
-    mask = mask.reshape((1,) * (3 - mask.ndim) + mask.shape)
-    if any(n not in (1, m) for n, m in zip(mask.shape[-3:], last)):
+    if any(n not in (1, m) for n, m in zip(mask.shape[::-1], last[::-1])):
         raise ValueError(
             f"a mask of shape {mask.shape} must broadcast against (..., heads, queries, keys), which end here in {last}"
         )
+    mask = mask.reshape((1,) * (3 - mask.ndim) + mask.shape)
     split = (1, 1) if mask.shape[-3] == 1 else (shared, heads // shared)
     return mask.reshape(*mask.shape[:-3], *split, *mask.shape[-2:])
 
