@@ -38,28 +38,42 @@ LEAVES_TAPE = ("view", "tobytes", "tofile", "dump", "dumps", "getfield", "bytesw
 _PLAIN_OPERANDS = frozenset((np.ndarray, float, int, np.float64, np.float32))
 
 
-def _operator(symbol, ufunc, reflected=False):
-    """The method behind x * y (reflected: y * x): the primitive's own call, with a short cut for one plain operand."""
+def _operator(symbol, ufunc):
+    """The methods behind x * y and y * x: the primitive's own call, with short cuts for plain values on a single tape."""
     primitive = REGISTRY[ufunc]
     first, second = primitive.rules
 
     def method(self, other):
-        x = self.value
-        if type(x) is Variable or type(other) not in _PLAIN_OPERANDS:
-            if type(other) is not Variable and not isinstance(other, (np.ndarray, float, int, np.generic)):
-                if not isinstance(other, (list, tuple)):
-                    return NotImplemented
-                other = np.asarray(other)
-            return primitive(other, self) if reflected else primitive(self, other)
-        if reflected:
-            out = symbol(other, x)
-            pullback = second(out, other, x)
-        else:
-            out = symbol(x, other)
-            pullback = first(out, x, other)
-        return self.tape.record(primitive, out, (self.index,), (pullback,), (x, other), None)
+        x, kind = self.value, type(other)
+        if type(x) is not Variable:
+            if kind in _PLAIN_OPERANDS:
+                out = symbol(x, other)
+                return self.tape.record(primitive, out, (self.index,), (first(out, x, other),), (x, other), None)
+            if kind is Variable and other.tape is self.tape:
+                y = other.value
+                if type(y) is not Variable:
+                    out = symbol(x, y)
+                    pullbacks = (first(out, x, y), second(out, x, y))
+                    return self.tape.record(primitive, out, (self.index, other.index), pullbacks, (x, y), None)
+        other = _operand(other)
+        return other if other is NotImplemented else primitive(self, other)
 
-    return method
+    def reflected(self, other):
+        x = self.value
+        if type(x) is not Variable and type(other) in _PLAIN_OPERANDS:
+            out = symbol(other, x)
+            return self.tape.record(primitive, out, (self.index,), (second(out, other, x),), (other, x), None)
+        other = _operand(other)
+        return other if other is NotImplemented else primitive(other, self)
+
+    return method, reflected
+
+
+def _operand(other):
+    """What can stand beside a Variable: an array, a number, or a sequence as an array; else NotImplemented."""
+    if isinstance(other, (Variable, np.ndarray, float, int, np.generic)):
+        return other
+    return np.asarray(other) if isinstance(other, (list, tuple)) else NotImplemented
 
 
 def _plain_operator(function, reflected=False):
@@ -100,8 +114,9 @@ def _in_place(name, instead):
 
 
 for _name, _ufunc in OPERATORS.items():
-    setattr(Variable, f"__{_name}__", _operator(getattr(operator, _name), _ufunc))
-    setattr(Variable, f"__r{_name}__", _operator(getattr(operator, _name), _ufunc, reflected=True))
+    _direct, _reflected = _operator(getattr(operator, _name), _ufunc)
+    setattr(Variable, f"__{_name}__", _direct)
+    setattr(Variable, f"__r{_name}__", _reflected)
 for _name, _ufunc in PLAIN_OPERATORS.items():
     setattr(Variable, f"__{_name}__", _plain_operator(_ufunc))
 for _name in ("floordiv", "divmod"):
