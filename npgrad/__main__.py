@@ -1,4 +1,4 @@
-"""The command line: `python -m npgrad` audits every registered primitive, `python -m npgrad check MODULE:FUNCTION` one function."""
+"""The command line: `python -m npgrad` audits all primitives, `python -m npgrad check MODULE:FUNCTION` one function."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="npgrad", description="Check derivatives numerically, on this machine.")
     commands = parser.add_subparsers(dest="command")
     audit = commands.add_parser("audit", help="check every registered primitive at its declared examples (the default)")
-    audit.add_argument("modules", nargs="*", metavar="MODULE", help="imported first: its primitives and examples count too")
+    audit.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="imported first: its primitives and examples count too"
+    )
     check = commands.add_parser("check", help="check one function at its declared examples, or its default arguments")
     check.add_argument("function", metavar="MODULE:FUNCTION")
     options = parser.parse_args(arguments)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # the console script should find the same modules as python -m
     try:
-        return check_function(options.function) if options.command == "check" else run_audit(getattr(options, "modules", []))
+        return (
+            check_function(options.function)
+            if options.command == "check"
+            else run_audit(getattr(options, "modules", []))
+        )
     except (ImportError, LookupError, TypeError) as error:
         print(f"npgrad: {error}", file=sys.stderr)
         return 2
@@ -40,7 +46,9 @@ def run_audit(modules: Sequence[str]) -> int:
         outcomes.append(outcome)
         print(outcome, flush=True)
     failures = [failure for outcome in outcomes for failure in outcome.failures]
-    failures += [f"{name} is registered without an example: declare one with npgrad.check.example" for name in uncovered()]
+    failures += [
+        f"{name} is registered without an example: declare one with npgrad.check.example" for name in uncovered()
+    ]
     print("\n\n".join(["", *failures]) if failures else "")
     coordinates = sum(outcome.coordinates for outcome in outcomes)
     largest = max((outcome.largest_error for outcome in outcomes), default=0.0)
@@ -76,7 +84,9 @@ def check_function(path: str) -> int:
 
 def _defaults(function: Callable, path: str) -> tuple:
     parameters = inspect.signature(function).parameters.values()
-    missing = [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    missing = [
+        p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     if missing:
         raise TypeError(
             f"{path} has no examples, and no default for {', '.join(missing)}: declare one with "

@@ -1,7 +1,7 @@
 """The audit: every registered primitive, users' too, checked at its declared examples on this machine.
 
-Each example is checked as declared (float64), in float32, and with its arrays read-only and strided. A primitive counts as
-covered if an example is declared for it or if some example records it: `join` by np.concatenate's, say.
+Each example is checked as declared (float64), in float32, and with its arrays read-only and strided. A primitive counts
+as covered if an example is declared for it or if some example records it: `join` by np.concatenate's, say.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _strided(x: Any) -> Any:
 
 def describe(args: tuple) -> str:
     """The arguments' shapes, or values where they are no arrays."""
-    return ", ".join(str(x.shape).replace(" ", "") if isinstance(x, np.ndarray) else repr(x)[:20] for x in trees.leaves(args))
+    return ", ".join(
+        str(x.shape).replace(" ", "") if isinstance(x, np.ndarray) else repr(x)[:20] for x in trees.leaves(args)
+    )
 
 
 def uncovered() -> list[str]:

@@ -115,7 +115,7 @@ def _laws(
     expected = [2 * g - 3 * h for g, h in zip(first, second)]
     moves = sensitivity(subject, first, cotangents, epsilon, seed)
     floors = [negligible(evaluator, i, epsilon).reshape(g.shape) for i, g in enumerate(first)]
-    slack = [np.minimum(32 * m, 0.01 * np.max(g, initial=0) + f) for m, g, f in zip(moves, sizes, floors)]
+    slack = [np.minimum(32 * m, 0.01 * np.max(g, initial=0)) + f for m, g, f in zip(moves, sizes, floors)]
     compare("linearity", mixed, expected, sizes, "the pullback of 2g - 3h is not 2 pullback(g) - 3 pullback(h)")
     if not found and not subject.hand_written:
         elsewhere = [np.asarray(x * (1 + 0.125 * rng.uniform(size=x.shape)), x.dtype) for x in subject.leaves]

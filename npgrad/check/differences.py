@@ -37,12 +37,17 @@ class Slopes(NamedTuple):
 
 
 class Refined(NamedTuple):
-    """One derivative with its estimated error; `sides` are the one-sided slopes where they stay apart."""
+    """One derivative with its estimated error; `sides` are the one-sided slopes where they stay apart.
+
+    `unseen` marks outputs that didn't change by a last bit within `reach` of the input, the largest step taken.
+    """
 
     value: float
     scale: float
     error: float
     sides: tuple[float, float] | None = None
+    unseen: np.ndarray | None = None
+    reach: float = 0.0
 
 
 class Evaluator:
@@ -53,7 +58,7 @@ class Evaluator:
     """
 
     def __init__(self, subject: Subject, cotangents: list[np.ndarray], extended: bool):
-        self.subject = subject
+        self.subject, self.cotangents = subject, cotangents
         self.dtype = _widest(subject) if extended else np.dtype(float)
         self.points = (1, -1, 2, -2) if extended else (1, -1)
         self.leaves = [np.array(x, self.dtype, order="C") for x in subject.leaves]
@@ -108,7 +113,7 @@ class Evaluator:
 
 def epsilon_of(x: np.ndarray) -> float:
     """The epsilon of an array's floating precision."""
-    return float(np.finfo(x.dtype.type).eps)
+    return float(np.finfo(x.dtype).eps)
 
 
 def _flat(outputs: list[np.ndarray]) -> np.ndarray:
@@ -246,32 +251,49 @@ class _Level(NamedTuple):
     scale: float
 
 
+class _Romberg:
+    """Slopes at steps that halve, extrapolated to step 0 (Ridders 1982): errors go with h**power, h**(2 power), …"""
+
+    def __init__(self, power: int, depth: int):
+        self.power, self.depth = power, depth
+        self.row: list[Any] = []
+
+    def extend(self, slope: Any) -> tuple[float, float]:
+        """The best extrapolation that ends with this slope, and how far it is from those that it was made of."""
+        row, before = [slope], self.row[: self.depth]
+        best = (float("nan"), float("inf"))
+        for j, old in enumerate(before):
+            factor = 2.0 ** (self.power * (j + 1))
+            row.append((factor * row[j] - old) / (factor - 1))
+            error = max(abs(row[-1] - row[j]), abs(row[-1] - old))
+            if np.isfinite(error) and error < best[1]:
+                best = row[-1], float(error)
+        self.row = row
+        return best
+
+
 def refine(evaluator: Evaluator, values: Callable, origin: float, largest: float, near: float, goal: float) -> Refined:
-    """The derivative of sum(u * values(t)) at t = 0 from a ladder of steps, from `largest` down.
+    """The derivative of sum(u * values(t)) at t = 0 from a ladder of halved steps, from `largest` down.
 
     `origin` is the coordinate itself, `near` the step below which its own neighbourhood begins. The answer is
     that of the smallest step whose error is within `goal` times the scale, else that of the smallest error.
     """
-    outputs: dict[float, np.ndarray] = {}
     levels: list[_Level] = []
+    tables = _Romberg(2, 5), _Romberg(1, 2), _Romberg(1, 2)
     changed = np.zeros(evaluator.u.shape, bool)
-    step = _power_of_two(largest)
-    good = 0
+    step, good = _power_of_two(largest), 0
     smallest = near * 2.0 ** (-30 if origin else -110)  # at zero nothing is lost by rounding the coordinate
     while step > smallest:
-        for t in (step, step / 2, step / 4):
-            for signed in (t, -t):
-                if signed not in outputs:
-                    outputs[signed] = values(signed)
-                    changed |= outputs[signed] != evaluator.start
-        levels.append(_level(evaluator, outputs, changed, origin, step, levels[-1] if levels else None))
-        settled = levels[-1].central[1] <= goal * levels[-1].scale or levels[-1].scale == 0
+        ahead, behind = _minus(values(step), evaluator.start), _minus(evaluator.start, values(-step))
+        changed |= (ahead != 0) | (behind != 0)
+        levels.append(_level(evaluator, ahead, behind, changed, origin, step, tables))
+        settled = levels[-1].central[1] <= goal * levels[-1].scale or (levels[-1].scale == 0 and len(levels) > 2)
         good = good + 1 if settled and step <= near else 0
-        lost = step <= near and levels[-1].central[1] > 256 * min(v.central[1] for v in levels)
-        if good >= 3 or lost or (step <= near * 2.0**-8 and _sides(levels) is not None):
+        lost = step <= near / 4 and levels[-1].central[1] > 256 * min(v.central[1] for v in levels)
+        if good >= 4 or lost or (step <= near * 2.0**-8 and _sides(levels) is not None):
             break
-        step /= 4
-    return _choose(levels, goal)
+        step /= 2
+    return _choose(levels, goal)._replace(unseen=~changed, reach=_power_of_two(largest))
 
 
 def refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float) -> Refined:
@@ -290,41 +312,28 @@ def _power_of_two(x: float) -> float:
 
 
 def _level(
-    evaluator: Evaluator, outputs: dict, changed: np.ndarray, origin: float, step: float, before: _Level | None
+    evaluator: Evaluator,
+    ahead: np.ndarray,
+    behind: np.ndarray,
+    changed: np.ndarray,
+    origin: float,
+    step: float,
+    tables: Any,
 ) -> _Level:
-    start, u = evaluator.start, evaluator.u
     wide: Any = evaluator.dtype.type
-    noise = float(np.sum(evaluator.weighted_rounding[changed])) / (step / 4)
-    right, left, central, scale = [], [], [], 0.0
-    for t in (step, step / 2, step / 4):
-        forward, backward = (wide(origin) + wide(t)) - wide(origin), wide(origin) - (wide(origin) - wide(t))
-        ahead, behind = _minus(outputs[t], start), _minus(start, outputs[-t])
-        if forward <= 0 or backward <= 0:
-            forward = backward = wide("nan")
-        right.append(ahead @ u / forward)
-        left.append(behind @ u / backward)
-        central.append((ahead + behind) @ u / (forward + backward))
-        size = np.abs(u) @ np.abs(ahead + behind) / (forward + backward)
-        scale = float(size) if np.isfinite(size) else float(np.nanmax([abs(right[-1]), abs(left[-1]), 0]))
+    u = evaluator.u
+    noise = 4 * float(np.sum(evaluator.weighted_rounding[changed])) / step
+    forward, backward = (wide(origin) + wide(step)) - wide(origin), wide(origin) - (wide(origin) - wide(step))
+    if forward <= 0 or backward <= 0:
+        forward = backward = wide("nan")
+    slopes = (ahead + behind) @ u / (forward + backward), ahead @ u / forward, behind @ u / backward
+    (central, error), (right, error_right), (left, error_left) = (t.extend(x) for t, x in zip(tables, slopes))
+    scale = float(np.abs(u) @ np.abs(ahead + behind) / (forward + backward))
+    if not np.isfinite(scale):
+        scale = float(np.nanmax([abs(right), abs(left), 0]))
     return _Level(
-        step,
-        _extrapolated(central, 4, 16, 4 * noise, before and before.central),
-        _extrapolated(right, 2, 4, 8 * noise, before and before.right),
-        _extrapolated(left, 2, 4, 8 * noise, before and before.left),
-        scale,
-    )
-
-
-def _extrapolated(
-    values: list, first: int, second: int, noise: float, before: tuple[float, float] | None
-) -> tuple[float, float]:
-    """Richardson's extrapolation over three halved steps; its error is how far it, or the smaller step, moved it."""
-    once = [(first * values[i + 1] - values[i]) / (first - 1) for i in (0, 1)]
-    twice = (second * once[1] - once[0]) / (second - 1)
-    if not np.isfinite(twice):
-        return float("nan"), float("inf")
-    moved = abs(twice - before[0]) / 4 if before is not None and np.isfinite(before[0]) else 0.0
-    return twice, float(max(abs(twice - once[1]), moved * (1 if first == 4 else 8))) + noise
+        step, (central, error + noise), (right, 2 * (error_right + noise)), (left, 2 * (error_left + noise)), scale
+    )  # fmt: skip
 
 
 def _sides(levels: list[_Level]) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .differences import Evaluator, refine, typical
-from .verdicts import FAIL, Tolerance, judge, negligible, relative
+from .verdicts import FAIL, Tolerance, judge, negligible, relative, underflow
 
 
 class Direction(NamedTuple):
@@ -60,7 +60,14 @@ def check_direction(
     floor = max(
         (float(np.max(negligible(evaluator, i, pulled.epsilon), initial=0)) for i in range(len(parts))), default=0
     )
-    tolerance = Tolerance(goal, math.sqrt(pulled.epsilon), np.array([moved]), refined.scale, np.array([floor]))
+    tolerance = Tolerance(
+        goal,
+        math.sqrt(pulled.epsilon),
+        np.array([moved]),
+        refined.scale,
+        np.array([floor]),
+        underflow(evaluator.subject),
+    )
     verdict = judge(analytic, refined, tolerance, 0)
     allowed = float(tolerance.allowance(0, np.asarray(refined.scale)))
     slope = _taylor(evaluator, direction, analytic, allowed) if remainder else None

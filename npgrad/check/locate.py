@@ -19,6 +19,7 @@ from .contract import Breach, breaches, forms
 from .differences import Evaluator
 from .directions import Pulled, check_direction, random_direction
 from .hints import hint
+from .outputs import ByOutput
 from .subject import Subject, float_leaves, is_float, of_pullback, signed_cotangents
 from .verdicts import FAIL, Coordinates, judge_leaf, sensitivity, working_epsilon
 
@@ -260,9 +261,9 @@ def _describe(entry: Entry, others: int, order: int, seed: int) -> Culprit:
         return Culprit(
             str(entry.primitive), entry.number, entry.line, "", (), None, 0.0, 0.0, 0, 0, "", others, broken, ""
         )  # fmt: skip
-    leaf, c = max(failing, key=lambda item: float(_share(item[1])[item[1].verdicts == FAIL].max()))
+    leaf, c = max(failing, key=lambda item: _worst_share(item[1]))
     place = int(np.argmax(np.where(c.verdicts == FAIL, _share(c), -1)))
-    output, analytic, numeric = worst_output(evaluator, subject, leaf, place, cotangents, pulled.epsilon)
+    output, analytic, numeric = worst_output(evaluator, subject, leaf, place, cotangents)
     places = np.argwhere((c.verdicts == FAIL).reshape(c.shape))
     box = "[" + ", ".join(f"{a}:{b + 1}" for a, b in zip(places.min(axis=0), places.max(axis=0))) + "]"
     return Culprit(
@@ -276,35 +277,22 @@ def _share(c: Coordinates) -> np.ndarray:
     return np.nan_to_num(np.abs(c.analytic - c.numeric).astype(float), nan=np.inf)
 
 
+def _worst_share(c: Coordinates) -> float:
+    return float(np.max(_share(c)[c.verdicts == FAIL]))
+
+
 def _unravel(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
 
 
 def worst_output(
-    evaluator: Evaluator, subject: Subject, leaf: int, place: int, cotangents: list, epsilon: float
+    evaluator: Evaluator, subject: Subject, leaf: int, place: int, cotangents: list
 ) -> tuple[tuple[int, ...] | None, float, float]:
     """The output whose derivative by one coordinate is furthest off, by halving the cotangent; both values there."""
-    _, pullback = subject.vjp(subject.leaves)
+    parts = ByOutput(subject, cotangents)
     values, x = evaluator.at(leaf, place), evaluator.leaves[leaf].reshape(-1)[place]
     h = (abs(x) if x else 1) * evaluator.dtype.type(2.0**-10)
     once, twice = ((values(t) - values(-t)) / ((x + t) - (x - t)) for t in (h, 2 * h))
     column = np.nan_to_num(((4 * once - twice) / 3 * evaluator.u).astype(float))
-    shapes = [c.shape for c in cotangents]
-    flat = np.concatenate([c.reshape(-1) for c in cotangents])
-    starts = np.cumsum([0, *(c.size for c in cotangents)])
-
-    def analytic(first: int, last: int) -> float:
-        part = np.zeros_like(flat)
-        part[first:last] = flat[first:last]
-        pieces = [part[a:b].reshape(s).astype(c.dtype) for a, b, s, c in zip(starts, starts[1:], shapes, cotangents)]
-        return float(np.asarray(pullback(pieces)[leaf]).reshape(-1)[place])
-
-    first, last = 0, flat.size
-    while last - first > 1:
-        middle = (first + last) // 2
-        left = abs(analytic(first, middle) - column[first:middle].sum())
-        right = abs(analytic(middle, last) - column[middle:last].sum())
-        first, last = (first, middle) if left >= right else (middle, last)
-    which = int(np.searchsorted(starts, first, side="right")) - 1
-    index = _unravel(first - int(starts[which]), shapes[which])
-    return index, analytic(first, last), float(column[first])
+    output, analytic = parts.furthest(leaf, place, np.arange(column.size), column)
+    return parts.index(output), analytic, float(column[output])

@@ -62,7 +62,8 @@ def float_leaves(tree: Any) -> list[np.ndarray]:
 
 
 def name_of(f: Any) -> str:
-    return getattr(f, "__name__", None) or type(f).__name__
+    """What to call a function, also one with some arguments filled in."""
+    return getattr(getattr(f, "func", f), "__name__", None) or type(f).__name__
 
 
 def of_function(f: Callable, args: tuple) -> Subject:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .differences import Evaluator, Refined, epsilon_of, refine_coordinate, slopes, typical
+from .outputs import ByOutput
 from .subject import Subject
 
 PASS, NON_SMOOTH, INCONCLUSIVE, FAIL, UNCHECKED = range(5)
@@ -47,11 +48,12 @@ class Tolerance(NamedTuple):
     sensitivity: np.ndarray
     largest: float
     negligible: np.ndarray
+    underflow: float
 
     def allowance(self, i: int | slice, scale: np.ndarray) -> np.ndarray:
         """How far the analytic value may be from the truth."""
         cap = np.maximum(100 * self.relative * self.largest, self.negligible[i])
-        return self.relative * scale + np.minimum(8 * self.sensitivity[i], cap)
+        return self.relative * scale + np.minimum(8 * self.sensitivity[i], cap) + self.underflow
 
 
 def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> float:
@@ -105,10 +107,10 @@ def judge_leaf(
     allowed = tolerance.allowance(slice(None), result.scale)
     apart = np.abs(a - result.numeric)
     tight = result.error <= np.maximum(tolerance.relative * result.scale, np.where(apart == 0, np.inf, 0))
-    settled = (apart <= allowed + result.error) & (tight | (result.error <= tolerance.negligible)) & ~suspects
+    nothing = np.maximum(np.maximum(np.abs(a), result.scale), result.error) <= tolerance.negligible
+    settled = (apart <= allowed + result.error) & (tight | nothing) & ~suspects
     result.verdicts[settled] = PASS
-    nothing = settled & (np.abs(a) <= tolerance.negligible) & (result.scale <= tolerance.negligible)
-    result.error[nothing] = np.maximum(result.error[nothing], apart[nothing])
+    result.error[settled & nothing] = np.maximum(result.error, apart)[settled & nothing]
     failures = 0
     for i in np.flatnonzero(~settled):
         if failures >= MOST_REFINED_FAILURES:
@@ -117,6 +119,8 @@ def judge_leaf(
             continue
         refined = refine_coordinate(evaluator, leaf, int(i), tolerance.relative)
         verdict = judge(float(a[i]), refined, tolerance, int(i))
+        if verdict == FAIL and refined.unseen is not None and refined.unseen.any():
+            verdict = _judge_seen(evaluator, leaf, refined, tolerance, int(i))
         result.numeric[i], result.error[i], result.scale[i] = refined.value, refined.error, refined.scale
         result.verdicts[i] = verdict
         failures += verdict == FAIL
@@ -127,22 +131,40 @@ def judge_leaf(
 
 def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, moves: np.ndarray, epsilon: float) -> Tolerance:
     largest = float(np.max(found.scale[np.isfinite(found.scale)], initial=0))
+    floor = negligible(evaluator, leaf, epsilon)
     return Tolerance(
-        relative(epsilon, evaluator), float(np.sqrt(epsilon)), moves, largest, negligible(evaluator, leaf, epsilon)
-    )
+        relative(epsilon, evaluator), float(np.sqrt(epsilon)), moves, largest, floor, underflow(evaluator.subject)
+    )  # fmt: skip
+
+
+def underflow(subject: Subject) -> float:
+    """What the caller's precision may lose because it is too small to be represented."""
+    return 1024 * max((float(np.finfo(x.dtype.type).tiny) for x in subject.leaves), default=0.0)
 
 
 def negligible(evaluator: Evaluator, leaf: int, epsilon: float) -> np.ndarray:
     """Slopes that change the function's value by no more than its own rounding when a coordinate changes by itself."""
     x = np.abs(evaluator.leaves[leaf].reshape(-1))
     sizes = np.where(np.isfinite(x) & (x > 0), x, typical(x))
-    return np.asarray(64 * epsilon * evaluator.magnitude / sizes, float)
+    return np.asarray(1024 * epsilon * evaluator.magnitude / sizes, float)
 
 
 def relative(epsilon: float, evaluator: Evaluator) -> float:
     """The relative error that passes: 7e-11 for float64, 5e-5 for float32, 6e-7 for plain float64 differences."""
     fine = 2 * epsilon ** (2 / 3)
     return fine if len(evaluator.points) == 4 else max(fine, 6e-7)
+
+
+def _judge_seen(evaluator: Evaluator, leaf: int, refined: Refined, tolerance: Tolerance, i: int) -> int:
+    """The verdict when part of the gradient goes through outputs in which it is lost, as 1e-200 beside 1 is."""
+    assert refined.unseen is not None
+    parts = ByOutput(evaluator.subject, evaluator.cotangents)
+    verdict = judge(parts.analytic(leaf, i, ~refined.unseen), refined, tolerance, i)
+    if verdict == FAIL:
+        return FAIL
+    output, claimed = parts.furthest(leaf, i, np.flatnonzero(refined.unseen), np.zeros(refined.unseen.size))
+    lost = abs(claimed) * refined.reach <= 8 * float(evaluator.weighted_rounding[output])
+    return verdict if lost else FAIL
 
 
 def judge(analytic: float, refined: Refined, tolerance: Tolerance, i: int) -> int:
