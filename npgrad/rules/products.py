@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..primitive import differentiate, primitive
@@ -31,7 +33,7 @@ def _matmul_right(out, x, y):
 
 
 def _rows(x):
-    return np.reshape(x, (-1, x.shape[-1])) if x.size else np.reshape(x, (0, x.shape[-1]))
+    return np.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 differentiate(np.matmul, _matmul_left, _matmul_right)
