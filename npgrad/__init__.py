@@ -11,6 +11,7 @@ from .ops import (
     embedding,
     gelu,
     layer_norm,
+    linear,
     log_softmax,
     logsumexp,
     rms_norm,

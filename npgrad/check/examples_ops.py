@@ -34,6 +34,10 @@ example(ops.swiglu, normal(3, 1), normal(4))
 example(ops.embedding, normal(5, 3), np.array([[0, 2, 2], [4, 0, 2]]))
 example(ops.embedding, normal(4, 2), 3)
 
+example(ops.linear, normal(2, 3, 4), normal(4, 5))
+example(ops.linear, normal(3, 4), normal(4, 2), normal(2))
+example(ops.linear, normal(4), normal(4, 2), normal(2))
+
 example(ops.cross_entropy, normal(2, 3, 5), np.array([[0, 4, 2], [1, 1, 3]]))
 example(ops.cross_entropy, normal(4, 3), np.array([0, -1, 2, -1]), ignore_index=-1)
 example(ops.cross_entropy, normal(4) * 300, 2)

@@ -3,6 +3,7 @@
 from .activation import gelu, sigmoid, silu, swiglu
 from .attention import attention
 from .embedding import embedding
+from .linear import linear
 from .loss import cross_entropy
 from .mask import causal_mask
 from .norm import layer_norm, rms_norm
@@ -17,6 +18,7 @@ __all__ = [
     "embedding",
     "gelu",
     "layer_norm",
+    "linear",
     "log_softmax",
     "logsumexp",
     "rms_norm",

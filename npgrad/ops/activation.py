@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import fused, primitive
-from .arrays import as_floats
+from .arrays import as_floats, as_same_floats
 
 
 @primitive
@@ -62,22 +62,23 @@ def swiglu(gate: Any, up: Any) -> Any:
 
 @fused(swiglu)  # type: ignore[no-redef]
 def swiglu(gate, up):
-    gate, up = as_floats(gate), as_floats(up)
-    s = np.asarray(-gate)
-    with np.errstate(over="ignore"):
+    gate, up = as_same_floats(gate, up)
+    s = np.empty(gate.shape, gate.dtype)  # sigmoid(gate)
+    np.negative(gate, out=s)
+    with np.errstate(over="ignore"):  # exp(1000) is inf, whose reciprocal is the right 0
         np.exp(s, out=s)
     s += 1
-    s = np.divide(1, s, out=s)  # sigmoid(gate)
-    out = s * gate
-    out = out * up
+    np.divide(1, s, out=s)
+    out = np.asarray(gate * up)
+    out *= s
 
     def pullback(g):
-        silu_gate = s * gate
-        dup = g * silu_gate
-        dgate = 1 - s
-        dgate *= silu_gate
-        dgate += s  # the slope of silu
-        return dgate * (g * up), dup
+        dgate = np.asarray(1 - s)
+        dgate *= gate
+        dgate += 1
+        dgate *= s  # the slope of silu
+        dup = s * gate
+        return dgate * up * g, dup * g
 
     return out, pullback
 

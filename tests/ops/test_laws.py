@@ -10,8 +10,8 @@ from npgrad.check import EXAMPLES, examples_ops  # noqa: F401  (declares the exa
 from npgrad.primitive import Fused
 
 FUNCTIONS = (
-    ops.attention, ops.causal_mask, ops.cross_entropy, ops.embedding, ops.gelu, ops.layer_norm, ops.log_softmax,
-    ops.logsumexp, ops.rms_norm, ops.sigmoid, ops.silu, ops.softmax, ops.swiglu,
+    ops.attention, ops.causal_mask, ops.cross_entropy, ops.embedding, ops.gelu, ops.layer_norm, ops.linear,
+    ops.log_softmax, ops.logsumexp, ops.rms_norm, ops.sigmoid, ops.silu, ops.softmax, ops.swiglu,
 )  # fmt: skip
 CASES = [pytest.param(e, id=f"{f}-{i}") for f in FUNCTIONS for i, e in enumerate(EXAMPLES[f])]
 FUSED = [case for case in CASES if isinstance(case.values[0].function, Fused)]
