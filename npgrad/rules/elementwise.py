@@ -19,6 +19,19 @@ from ..primitive import differentiate, primitive
 from ..variable import NONDIFFERENTIABLE, implements, nondifferentiable, strip
 
 
+def keep(g, mask):
+    """np.where(mask, g, 0), where one broadcasts to the other.
+
+    By bits: the branches of np.where make it 10 times slower on a mask without pattern.
+    """
+    if type(g) is not np.ndarray or not g.ndim or g.itemsize not in (4, 8):
+        return np.where(mask, g, 0)
+    dtype = np.dtype(f"i{g.itemsize}")
+    bits = np.multiply(mask, dtype.type(-1))
+    fits = bits.ndim == g.ndim and bits.size >= g.size
+    return np.bitwise_and(bits, g.view(dtype), out=bits if fits else None).view(g.dtype)
+
+
 def _constant(out, *args, **kwargs):
     """The rule of an argument on which the result depends in steps only."""
     return np.zeros_like
@@ -195,7 +208,7 @@ implements(np.real, np.real_if_close)(lambda val: val)
 
 def _nan_to_num(out, x, copy=True, nan=0.0, posinf=None, neginf=None):
     finite = np.isfinite(x)
-    return lambda g: np.where(finite, g, 0)
+    return lambda g: keep(g, finite)
 
 
 differentiate(np.nan_to_num, _nan_to_num)
@@ -231,9 +244,9 @@ implements(np.divmod)(lambda x, y: (np.floor_divide(x, y), np.remainder(x, y)))
 
 def _share(wins, ties):
     """The pullback of an argument that gets the gradient where it wins, and half of it where the two are equal."""
-    if not np.any(ties):
-        return lambda g: g * wins
-    return lambda g: g * np.where(ties, np.asarray(0.5, g.dtype), wins)
+    if not ties.any():
+        return lambda g: keep(g, wins)
+    return lambda g: g * (np.multiply(ties, 0.5, dtype=g.dtype) + wins)
 
 
 def _known(x, y):
@@ -263,14 +276,14 @@ def where(condition, x, y):
 
 where.defvjp(
     None,
-    lambda out, condition, x, y: lambda g: np.where(condition, g, 0),
-    lambda out, condition, x, y: lambda g: np.where(condition, 0, g),
+    lambda out, condition, x, y: lambda g: keep(g, condition),
+    lambda out, condition, x, y: lambda g: keep(g, ~condition),
 )
 
 
 @implements(np.where)
 def _where(condition, *choices):
-    condition = strip(condition)
+    condition = np.asarray(strip(condition), bool)
     return where(condition, *choices) if choices else np.where(condition)
 
 
@@ -287,17 +300,17 @@ def _within(x, low, high):
 
 def _clamp_x(out, x, low, high):
     within = _within(x, low, high)
-    return lambda g: np.where(within, g, 0)
+    return lambda g: keep(g, within)
 
 
 def _clamp_low(out, x, low, high):
     binds = x < low if high is None else (x < low) & (low <= high)
-    return lambda g: np.where(binds, g, 0)
+    return lambda g: keep(g, binds)
 
 
 def _clamp_high(out, x, low, high):
     binds = x > high if low is None else (x > high) | (low > high)  # NumPy's choice if the bounds are crossed
-    return lambda g: np.where(binds, g, 0)
+    return lambda g: keep(g, binds)
 
 
 clamp.defvjp(_clamp_x, _clamp_low, _clamp_high)

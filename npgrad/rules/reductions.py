@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, nondifferentiable, strip
+from .elementwise import keep
 from .shaping import astype
 
 _unset = np._NoValue
@@ -29,6 +30,15 @@ def refuse_out(out):
 def as_array(x):
     """x itself if it is an array or a Variable, an array of it otherwise."""
     return x if isinstance(x, (Variable, np.ndarray)) else np.asarray(x)
+
+
+def in_dtype(x, dtype):
+    """x in the dtype of floats that was asked for, if any; TypeError for any other dtype."""
+    if dtype is None:
+        return x
+    if np.dtype(dtype).kind != "f":
+        raise TypeError(f"a result of dtype {np.dtype(dtype)} can't be differentiated: ask for floats, or convert x.value")
+    return astype(x, dtype)
 
 
 def kept_shape(shape, axis):
@@ -127,7 +137,7 @@ def _moment(whole, finish):
     def moment(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None, correction=None):
         refuse_out(out)
         ddof = ddof if correction is None else correction
-        a = a if dtype is None else astype(a, dtype)
+        a = in_dtype(a, dtype)
         if where is True and mean is None:
             return whole(a, axis, ddof, keepdims)
         where = np.broadcast_to(where, a.shape)
@@ -157,7 +167,7 @@ def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, wher
     if initial is not _unset:
         number = number + np.reshape(out == initial, kept)
     number = np.maximum(number, 1)
-    return lambda g: np.where(ties, np.reshape(g, kept) / number, 0)
+    return lambda g: keep(np.reshape(g, kept) / number, ties)
 
 
 for _function in (np.max, np.amax, np.min, np.amin):
@@ -242,7 +252,7 @@ def _product(out, x):
 @implements(np.prod)
 def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
     refuse_out(out)
-    a = a if dtype is None else astype(a, dtype)
+    a = in_dtype(a, dtype)
     a = a if where is True else np.where(where, a, 1)
     a, kept = last_axis(a, axis)
     result = product(a)
@@ -254,7 +264,7 @@ def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=_unset, wh
 @implements(np.cumprod)
 def _cumprod(a, axis=None, dtype=None, out=None):
     refuse_out(out)
-    a = a if dtype is None else astype(a, dtype)
+    a = in_dtype(a, dtype)
     if axis is None:
         return running_product(np.reshape(a, (-1,)))
     return np.moveaxis(running_product(np.moveaxis(a, axis, -1)), -1, axis)
@@ -290,7 +300,7 @@ if hasattr(np, "cumulative_sum"):  # NumPy 2.1
 def _reduce(function):
     def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
         refuse_out(out)
-        array = array if dtype is None else astype(array, dtype)
+        array = in_dtype(array, dtype)
         keywords = {} if initial is _unset else {"initial": initial}
         if where is not True:
             keywords["where"] = where
@@ -362,7 +372,7 @@ for _ufunc, _function in {
 def _accumulate(function):
     def accumulate(array, axis=0, dtype=None, out=None):
         refuse_out(out)
-        return function(array if dtype is None else astype(array, dtype), axis=axis)
+        return function(in_dtype(array, dtype), axis=axis)
 
     return accumulate
 

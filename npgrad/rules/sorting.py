@@ -26,7 +26,15 @@ def permuted(x, order, axis):
 
 @permuted.defvjp
 def _permuted(out, x, order, axis):
-    return lambda g: permuted(g, np.argsort(order, axis=axis), axis)
+    return lambda g: permuted(g, _inverse(order, axis), axis)
+
+
+def _inverse(order, axis):
+    """Where each position went: the permutation that undoes `order` along an axis."""
+    inverse = np.empty_like(order)
+    places = np.arange(order.shape[axis]).reshape([-1 if i == axis % order.ndim else 1 for i in range(order.ndim)])
+    np.put_along_axis(inverse, order, places, axis)
+    return inverse
 
 
 @implements(np.sort)
@@ -69,7 +77,7 @@ def quantile(x, function, positions):
 
 @quantile.defvjp
 def _quantile(out, x, function, positions):
-    ranks = np.argsort(np.argsort(strip(x), axis=-1, kind="stable"), axis=-1)
+    ranks = _inverse(np.argsort(strip(x), axis=-1, kind="stable"), -1)
     weights = np.maximum(0, 1 - np.abs(ranks[..., None] - positions[..., None, :])).astype(x.dtype)
     lead = (weights.shape[-1], *x.shape[:-1])
     return lambda g: np.sum(weights * np.moveaxis(np.reshape(g, lead), 0, -1)[..., None, :], axis=-1)

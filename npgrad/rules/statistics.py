@@ -13,7 +13,7 @@ import numpy as np
 
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, strip
-from .reductions import as_array, count, refuse_out
+from .reductions import as_array, count, in_dtype, refuse_out
 from .shaping import astype
 
 # Means and covariances.
@@ -43,7 +43,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
     x = _observations(m, rowvar)
     if y is not None:
         x = np.concatenate([x, _observations(y, rowvar)], axis=0)
-    x = astype(x, np.result_type(x.dtype, float) if dtype is None else dtype)
+    x = in_dtype(x, np.result_type(x.dtype, float) if dtype is None else dtype)
     ddof = int(not bias) if ddof is None else ddof
     weights = _observation_weights(fweights, aweights)
     if weights is None:
@@ -305,18 +305,18 @@ def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axi
     step = (stop - start) / pieces if pieces > 0 else (stop - start) * np.nan
     places = np.reshape(np.arange(num, dtype=step.dtype), (-1,) + (1,) * step.ndim) / max(pieces, 1)
     result = np.moveaxis(start * (1 - places) + stop * places, 0, axis)
-    result = result if dtype is None else astype(result, dtype)
+    result = in_dtype(result, dtype)
     return (result, step) if retstep else result
 
 
 @implements(np.logspace)
 def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     result = np.power(base, np.linspace(start, stop, num, endpoint, axis=axis))
-    return result if dtype is None else astype(result, dtype)
+    return in_dtype(result, dtype)
 
 
 @implements(np.geomspace)
 def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     sign = np.sign(start)
     result = (np.expand_dims(sign, axis) if sign.ndim else sign) * np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
-    return astype(result, np.result_type(result.dtype, float) if dtype is None else dtype)
+    return in_dtype(result, np.result_type(result.dtype, float) if dtype is None else dtype)
