@@ -19,7 +19,7 @@ import numpy as np
 
 from .subject import Subject
 
-ORDER = 6
+ORDER, PROBES = 6, 11
 DIFFERENCE = np.array([(-1) ** k * math.comb(ORDER, k) for k in range(ORDER + 1)])
 FAMILY = 4 * 64  # rows evaluated before they are reduced to slopes
 
@@ -27,13 +27,15 @@ FAMILY = 4 * 64  # rows evaluated before they are reduced to slopes
 class Slopes(NamedTuple):
     """Directional derivatives of sum(u * f), one per coordinate: value, size of what was summed, error by rounding.
 
-    `suspect` marks coordinates at which the slopes from either side seem to stay apart.
+    `suspect` marks coordinates at which the slopes from either side seem to stay apart. `local` is the size of the
+    outputs that the coordinate changes, over its own.
     """
 
     value: np.ndarray
     scale: np.ndarray
     error: np.ndarray
     suspect: np.ndarray
+    local: np.ndarray
 
 
 class Refined(NamedTuple):
@@ -111,7 +113,7 @@ class Evaluator:
         return values
 
 
-def epsilon_of(x: np.ndarray) -> float:
+def epsilon_of(x: Any) -> float:
     """The epsilon of an array's floating precision."""
     return float(np.finfo(x.dtype).eps)
 
@@ -140,23 +142,31 @@ def _widest(subject: Subject) -> np.dtype:
 
 def _rounding(evaluator: Evaluator) -> np.ndarray:
     """Each output's error by rounding: at least its precision's epsilon, more if sixth differences say so."""
-    y = np.where(np.isfinite(evaluator.start), evaluator.start, 0)
-    floor = np.abs(y) * evaluator.output_epsilon
-    rng = np.random.default_rng(0)
-    directions = [np.abs(x) * rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1, x.shape) for x in evaluator.leaves]
-    directions = [np.where(np.isfinite(d), d, 0).astype(evaluator.dtype) for d in directions]
-    values = evaluator.along(directions)
+    y = np.abs(np.where(np.isfinite(evaluator.start), evaluator.start, 0))
+    values = evaluator.along(wander(evaluator.leaves, np.random.default_rng(0)))
     found, undecided = np.zeros(y.shape), np.ones(y.shape, bool)
     for spacing in (2.0**-40, 2.0**-20, 2.0**-12):  # the last two for functions that round to less than float64
-        rows = np.array([values(k * spacing) for k in range(ORDER + 1)])
-        if not np.isfinite(rows).all():
-            rows = np.where(np.isfinite(rows).all(axis=0), rows, 0)
-        moved = undecided & (np.count_nonzero(np.diff(rows, axis=0), axis=0) >= 4)
-        spread = np.abs(DIFFERENCE @ rows) / math.sqrt(math.comb(2 * ORDER, ORDER))
-        found, undecided = np.where(moved, spread, found), undecided & ~moved
+        rows = np.array([values(k * spacing) for k in range(PROBES)])
+        moved = undecided & (np.count_nonzero(np.diff(rows, axis=0), axis=0) >= PROBES // 2)
+        found, undecided = np.where(moved, roughness(rows), found), undecided & ~moved
         if not undecided.any():
             break
-    return np.maximum(floor, found)
+    known = (y > 0) & (found > 0)
+    usual = float(np.median(found[known] / y[known])) if known.any() else 0.0  # one output may look smooth by luck
+    return np.maximum(y * max(evaluator.output_epsilon, usual), found)
+
+
+def roughness(rows: np.ndarray) -> np.ndarray:
+    """The size of what isn't smooth in values at equal distances, along the first axis: of sixth differences, scaled."""
+    rows = np.where(np.isfinite(rows).all(axis=0), rows, 0)
+    differences = np.array([np.tensordot(DIFFERENCE, rows[i : i + ORDER + 1], 1) for i in range(len(rows) - ORDER)])
+    return np.max(np.abs(differences), axis=0, initial=0) / math.sqrt(math.comb(2 * ORDER, ORDER))
+
+
+def wander(leaves: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+    """A random direction that moves every finite coordinate by half to all of its own size."""
+    found = [np.abs(x) * rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1, x.shape) for x in leaves]
+    return [np.where(np.isfinite(d), d, 0).astype(x.dtype) for d, x in zip(found, leaves)]
 
 
 def typical(x: np.ndarray) -> float:
@@ -181,7 +191,7 @@ def slopes(evaluator: Evaluator, leaf: int, batched: bool = False) -> Iterator[t
         part = slice(first, min(first + count, x.size))
         moved = x[part] + np.array(points, evaluator.dtype)[:, None] * h[part]
         rows = rows_of(evaluator, leaf, part, moved)
-        yield part, _reduce(evaluator, x[part], moved, rows)
+        yield part, _reduce(evaluator, x[part], size[part], moved, rows)
 
 
 def _rows(evaluator: Evaluator, leaf: int, part: slice, moved: np.ndarray) -> np.ndarray:
@@ -214,21 +224,24 @@ def stacked(evaluator: Evaluator, arrays: list[np.ndarray]) -> np.ndarray:
     return y if evaluator.undefined is None else np.where(evaluator.undefined, 0, y)
 
 
-def _reduce(evaluator: Evaluator, x: np.ndarray, moved: np.ndarray, rows: np.ndarray) -> Slopes:
+def _reduce(evaluator: Evaluator, x: np.ndarray, size: np.ndarray, moved: np.ndarray, rows: np.ndarray) -> Slopes:
     """Slopes from outputs at the points +h, -h (and +2h, -2h)."""
     start, u, sizes = evaluator.start, evaluator.u, np.abs(evaluator.u)
     ahead, behind = _minus(rows[0], start), _minus(start, rows[1])
     change, span = ahead + behind, _span(moved[0] - moved[1])
     value, scale = change @ u / span, np.abs(change) @ sizes / span
     error = (change != 0) @ evaluator.weighted_rounding * 2 / span
+    local = (
+        (change != 0) @ (sizes * np.where(np.isfinite(start), np.abs(start), 0)) / np.where(np.isfinite(size), size, 1)
+    )
     if len(rows) == 2:
-        return Slopes(value, scale, error + np.abs(value) * 2.0**-30, np.zeros(x.shape, bool))
+        return Slopes(value, scale, error + np.abs(value) * 2.0**-30, np.zeros(x.shape, bool), local)
     ahead2, behind2 = _minus(rows[2], start), _minus(start, rows[3])
     span2 = _span(moved[2] - moved[3])
     value = (4 * value - (ahead2 + behind2) @ u / span2) / 3
     bend, bend2 = np.abs(ahead - behind) @ sizes / span, np.abs(ahead2 - behind2) @ sizes / span2
     suspect = (bend > 0.7 * bend2) & (bend > 16 * error) & (bend > 1e-7 * scale)
-    return Slopes(value, scale, error, suspect)
+    return Slopes(value, scale, error, suspect, local)
 
 
 def _span(difference: np.ndarray) -> np.ndarray:
@@ -249,6 +262,7 @@ class _Level(NamedTuple):
     right: tuple[float, float]
     left: tuple[float, float]
     scale: float
+    noise: float
 
 
 class _Romberg:
@@ -272,11 +286,14 @@ class _Romberg:
         return best
 
 
-def refine(evaluator: Evaluator, values: Callable, origin: float, largest: float, near: float, goal: float) -> Refined:
+def refine(
+    evaluator: Evaluator, values: Callable, origin: float, largest: float, near: float, goal: float, expected: float
+) -> Refined:
     """The derivative of sum(u * values(t)) at t = 0 from a ladder of halved steps, from `largest` down.
 
     `origin` is the coordinate itself, `near` the step below which its own neighbourhood begins. The answer is
-    that of the smallest step whose error is within `goal` times the scale, else that of the smallest error.
+    that of the smallest step whose error is within `goal` times the scale, else that of the smallest error. An answer
+    that is not the `expected` one is believed only at the bottom of the ladder: from afar a kink nearby looks smooth.
     """
     levels: list[_Level] = []
     tables = _Romberg(2, 5), _Romberg(1, 2), _Romberg(1, 2)
@@ -287,24 +304,25 @@ def refine(evaluator: Evaluator, values: Callable, origin: float, largest: float
         ahead, behind = _minus(values(step), evaluator.start), _minus(evaluator.start, values(-step))
         changed |= (ahead != 0) | (behind != 0)
         levels.append(_level(evaluator, ahead, behind, changed, origin, step, tables))
-        settled = levels[-1].central[1] <= goal * levels[-1].scale or (levels[-1].scale == 0 and len(levels) > 2)
+        slope, error = levels[-1].central
+        settled = error <= goal * levels[-1].scale and abs(slope - expected) <= 2 * goal * levels[-1].scale
         good = good + 1 if settled and step <= near else 0
-        lost = step <= near / 4 and levels[-1].central[1] > 256 * min(v.central[1] for v in levels)
-        if good >= 4 or lost or (step <= near * 2.0**-8 and _sides(levels) is not None):
+        lost = step <= near / 4 and levels[-1].noise > 64 * min(v.central[1] for v in levels)
+        if good >= 3 or lost or (step <= near * 2.0**-40 and _sides(levels) is not None):
             break
         step /= 2
     return _choose(levels, goal)._replace(unseen=~changed, reach=_power_of_two(largest))
 
 
-def refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float) -> Refined:
+def refine_coordinate(evaluator: Evaluator, leaf: int, place: int, goal: float, expected: float) -> Refined:
     """One coordinate's derivative, carefully."""
     x = evaluator.leaves[leaf].reshape(-1)
     origin, usual = x[place], typical(x)
     if not np.isfinite(origin):
         return Refined(float("nan"), 0.0, float("inf"))
     near = float(abs(origin)) or usual
-    largest = max(near, min(usual, near * 2.0**40)) / 4
-    return refine(evaluator, evaluator.at(leaf, place), origin, largest, near / 4, goal)
+    largest = max(near, min(usual, near * 2.0**40))
+    return refine(evaluator, evaluator.at(leaf, place), origin, largest, near / 4, goal, expected)
 
 
 def _power_of_two(x: float) -> float:
@@ -331,9 +349,8 @@ def _level(
     scale = float(np.abs(u) @ np.abs(ahead + behind) / (forward + backward))
     if not np.isfinite(scale):
         scale = float(np.nanmax([abs(right), abs(left), 0]))
-    return _Level(
-        step, (central, error + noise), (right, 2 * (error_right + noise)), (left, 2 * (error_left + noise)), scale
-    )  # fmt: skip
+    sides = (right, 2 * (error_right + noise)), (left, 2 * (error_left + noise))
+    return _Level(step, (central, error + noise), *sides, scale, noise)
 
 
 def _sides(levels: list[_Level]) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .differences import Evaluator, refine, typical
-from .verdicts import FAIL, Tolerance, judge, negligible, relative, underflow
+from .verdicts import FAIL, Tolerance, coarse, judge, negligible, relative, underflow
 
 
 class Direction(NamedTuple):
@@ -53,21 +53,18 @@ def check_direction(
     analytic = float(sum(np.sum(p) for p in parts))
     values = evaluator.along(direction)
     goal = relative(pulled.epsilon, evaluator)
-    refined = refine(evaluator, values, 0.0, 0.25, 1.0, goal)
+    refined = refine(evaluator, values, 0.0, 0.25, 1.0, goal, analytic)
     summed = math.sqrt(float(sum(np.sum(p * p) for p in parts)))
     refined = refined._replace(scale=max(refined.scale, summed))
     moved = math.sqrt(float(sum(np.sum((m * np.asarray(d, float)) ** 2) for m, d in zip(pulled.moves, direction))))
     floor = max(
         (float(np.max(negligible(evaluator, i, pulled.epsilon), initial=0)) for i in range(len(parts))), default=0
     )
+    rounding = np.array([pulled.epsilon * evaluator.magnitude / 64])
     tolerance = Tolerance(
-        goal,
-        math.sqrt(pulled.epsilon),
-        np.array([moved]),
-        refined.scale,
-        np.array([floor]),
+        goal, coarse(pulled.epsilon), np.array([moved]), refined.scale, np.array([floor]), rounding,
         underflow(evaluator.subject),
-    )
+    )  # fmt: skip
     verdict = judge(analytic, refined, tolerance, 0)
     allowed = float(tolerance.allowance(0, np.asarray(refined.scale)))
     slope = _taylor(evaluator, direction, analytic, allowed) if remainder else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..transforms import argument_names, jvp
 from .contract import Breach, breaches
-from .differences import Evaluator, refine_coordinate, stacked
+from .differences import Evaluator, refine_coordinate, stacked, wander
 from .directions import Pulled, bisect, check_direction, random_direction
 from .locate import locate, prepare, record_breaches, trace
 from .progress import Progress
@@ -115,9 +115,27 @@ def _check(
                 _all_coordinates(evaluator, pulled, report, batched, progress)
             else:
                 _some_directions(evaluator, pulled, report, directions, seed)
+    if report.verdict == "pass":
+        report.breaches += _elsewhere(subject, seed, extended)
     if report.verdict == "fail":
         report.culprit = locate(entries, seed)
         report.traced = subject.call is not None
+
+
+def _elsewhere(subject: Subject, seed: int, extended: bool) -> list[Breach]:
+    """A breach if what is right at the inputs is wrong beside them, because something kept the first inputs."""
+    rng = np.random.default_rng([seed, 5])
+    moved = [np.asarray(x * (1 + 2.0**-7 * rng.uniform(size=x.shape)), x.dtype) for x in subject.leaves]
+    try:
+        evaluator, _, pulled = prepare(subject._replace(leaves=moved), seed, extended)
+    except (ValueError, ArithmeticError):  # a function may have its reasons to refuse other inputs
+        return []
+    if not all(np.isfinite(y).all() for y in (*pulled.gradients, evaluator.start)):
+        return []
+    if check_direction(evaluator, pulled, wander(evaluator.leaves, rng), remainder=False).verdict != FAIL:
+        return []
+    message = "right here, wrong a little beside: the pullback keeps what it was first called with"
+    return [Breach("stale", subject.name, message)]
 
 
 def _all_coordinates(evaluator: Evaluator, pulled: Pulled, report: Report, batched: bool, progress: bool) -> None:
@@ -142,8 +160,9 @@ def _some_directions(evaluator: Evaluator, pulled: Pulled, report: Report, count
 
 
 def _worst_at(evaluator: Evaluator, pulled: Pulled, leaf: int, place: int) -> Worst:
-    refined = refine_coordinate(evaluator, leaf, place, relative(pulled.epsilon, evaluator))
-    analytic, numeric = float(pulled.gradients[leaf].reshape(-1)[place]), float(refined.value)
+    analytic = float(pulled.gradients[leaf].reshape(-1)[place])
+    refined = refine_coordinate(evaluator, leaf, place, relative(pulled.epsilon, evaluator), analytic)
+    numeric = float(refined.value)
     index = index_in(evaluator.leaves[leaf].shape, place)
     return Worst(evaluator.subject.paths[leaf], index, analytic, numeric, abs(analytic - numeric), NAMES[FAIL])
 

@@ -278,7 +278,7 @@ def _share(c: Coordinates) -> np.ndarray:
 
 
 def _worst_share(c: Coordinates) -> float:
-    return float(np.max(_share(c)[c.verdicts == FAIL]))
+    return float(np.amax(_share(c), where=c.verdicts == FAIL, initial=0.0))
 
 
 def _unravel(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:

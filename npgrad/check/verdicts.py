@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .differences import Evaluator, Refined, epsilon_of, refine_coordinate, slopes, typical
+from .differences import Evaluator, Refined, epsilon_of, refine_coordinate, roughness, slopes, typical, wander
 from .outputs import ByOutput
 from .subject import Subject
 
 PASS, NON_SMOOTH, INCONCLUSIVE, FAIL, UNCHECKED = range(5)
 NAMES = ("pass", "non-smooth", "inconclusive", "fail", "unchecked")
-MOST_REFINED_FAILURES = 64  # in one leaf; the rest is judged by the first estimate
+MOST_REFINED_FAILURES = 16  # in one leaf; the rest is judged by the first estimate
 
 
 class Coordinates(NamedTuple):
@@ -48,12 +48,14 @@ class Tolerance(NamedTuple):
     sensitivity: np.ndarray
     largest: float
     negligible: np.ndarray
+    rounding: np.ndarray
     underflow: float
 
     def allowance(self, i: int | slice, scale: np.ndarray) -> np.ndarray:
         """How far the analytic value may be from the truth."""
         cap = np.maximum(100 * self.relative * self.largest, self.negligible[i])
-        return self.relative * scale + np.minimum(8 * self.sensitivity[i], cap) + self.underflow
+        moved = np.minimum(8 * self.sensitivity[i], cap)
+        return self.relative * scale + moved + self.rounding[i] + self.underflow
 
 
 def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> float:
@@ -65,20 +67,31 @@ def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> fl
 
 
 def sensitivity(subject: Subject, gradients: list, cotangents: list, epsilon: float, seed: int) -> list[np.ndarray]:
-    """How much each gradient moves when inputs and cotangents move by their last bits: what rounding can do to it."""
+    """What rounding does to each gradient: how it moves when inputs and cotangents move by their last bits, and how
+    far from smooth it is along a line."""
     rng = np.random.default_rng(seed)
-    found = [np.zeros(g.shape) for g in gradients]
+
+    def at(leaves: list, cotangents: list) -> list:
+        found = subject.vjp(leaves)[1](cotangents)
+        return [np.where(np.isfinite(g), g, 0).astype(float) for g in found]
 
     def jitter(x: np.ndarray) -> np.ndarray:
         return np.asarray(x * (1 + 2 * epsilon * rng.normal(size=x.shape)), x.dtype)
 
-    for _ in range(4):
-        _, pullback = subject.vjp([jitter(x) for x in subject.leaves])
-        moved = pullback([jitter(c) for c in cotangents])
-        found = [
-            np.fmax(d, np.abs(np.asarray(m, float) - np.asarray(g, float))) for d, m, g in zip(found, moved, gradients)
-        ]
-    return [np.where(np.isfinite(d), d, 0) for d in found]
+    base = [np.where(np.isfinite(g), g, 0).astype(float) for g in gradients]
+    found = [np.zeros(g.shape) for g in gradients]
+    for _ in range(3):
+        moved = at([*map(jitter, subject.leaves)], [*map(jitter, cotangents)])
+        found = [np.fmax(d, np.abs(m - g)) for d, m, g in zip(found, moved, base)]
+    directions, spacing = wander(subject.leaves, rng), epsilon ** (1 / 6) / 2  # so that sixth powers don't show
+    lines = [
+        at(
+            [x + np.asarray(k * spacing, x.dtype) * d for x, d in zip(subject.leaves, directions)],
+            [c.copy() for c in cotangents],
+        )
+        for k in range(8)
+    ]
+    return [np.fmax(d, roughness(np.array(rows))) for d, rows in zip(found, zip(*lines))]
 
 
 def judge_leaf(
@@ -98,12 +111,12 @@ def judge_leaf(
         np.full(n, np.inf), np.zeros(n), np.full(n, UNCHECKED), {},
     )  # fmt: skip
     yield result
-    suspects = np.zeros(n, bool)
+    suspects, local = np.zeros(n, bool), np.zeros(n)
     for part, found in slopes(evaluator, leaf, batched):
         result.numeric[part], result.scale[part], result.error[part] = found.value, found.scale, found.error
-        suspects[part] = found.suspect
+        suspects[part], local[part] = found.suspect, found.local
         advance(part.stop - part.start)
-    tolerance = _tolerance(evaluator, leaf, result, moves.reshape(-1), epsilon)
+    tolerance = _tolerance(evaluator, leaf, result, moves.reshape(-1), epsilon, local)
     allowed = tolerance.allowance(slice(None), result.scale)
     apart = np.abs(a - result.numeric)
     tight = result.error <= np.maximum(tolerance.relative * result.scale, np.where(apart == 0, np.inf, 0))
@@ -117,7 +130,7 @@ def judge_leaf(
             wrong = apart[i] > allowed[i] + 1e-5 * result.scale[i] + 8 * result.error[i]
             result.verdicts[i] = FAIL if wrong else INCONCLUSIVE
             continue
-        refined = refine_coordinate(evaluator, leaf, int(i), tolerance.relative)
+        refined = refine_coordinate(evaluator, leaf, int(i), tolerance.relative, float(a[i]))
         verdict = judge(float(a[i]), refined, tolerance, int(i))
         if verdict == FAIL and refined.unseen is not None and refined.unseen.any():
             verdict = _judge_seen(evaluator, leaf, refined, tolerance, int(i))
@@ -129,11 +142,16 @@ def judge_leaf(
     yield result
 
 
-def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, moves: np.ndarray, epsilon: float) -> Tolerance:
+def _tolerance(
+    evaluator: Evaluator, leaf: int, found: Coordinates, moves: np.ndarray, epsilon: float, local: np.ndarray
+) -> Tolerance:
     largest = float(np.max(found.scale[np.isfinite(found.scale)], initial=0))
     floor = negligible(evaluator, leaf, epsilon)
+    rounding = 8 * epsilon * np.minimum(local, largest)
+    if largest <= 1e-3 * float(np.max(np.abs(evaluator.u), initial=0)):  # the gradient may be nothing but rounding
+        rounding = np.where(largest <= floor, np.maximum(rounding, floor / 128), rounding)
     return Tolerance(
-        relative(epsilon, evaluator), float(np.sqrt(epsilon)), moves, largest, floor, underflow(evaluator.subject)
+        relative(epsilon, evaluator), coarse(epsilon), moves, largest, floor, rounding, underflow(evaluator.subject)
     )  # fmt: skip
 
 
@@ -147,6 +165,11 @@ def negligible(evaluator: Evaluator, leaf: int, epsilon: float) -> np.ndarray:
     x = np.abs(evaluator.leaves[leaf].reshape(-1))
     sizes = np.where(np.isfinite(x) & (x > 0), x, typical(x))
     return np.asarray(1024 * epsilon * evaluator.magnitude / sizes, float)
+
+
+def coarse(epsilon: float) -> float:
+    """The relative error of the differences beyond which agreement with them means little: 6e-7 for float64."""
+    return epsilon**0.4
 
 
 def relative(epsilon: float, evaluator: Evaluator) -> float:
@@ -176,7 +199,7 @@ def judge(analytic: float, refined: Refined, tolerance: Tolerance, i: int) -> in
         return NON_SMOOTH if low - slack <= analytic <= high + slack else FAIL
     if not np.isfinite(refined.value):
         return INCONCLUSIVE
-    known = max(refined.scale, tolerance.largest / 100)
+    known = max(refined.scale, tolerance.largest / 8)
     if not np.isfinite(analytic):
         return FAIL if refined.error <= 1e-3 * known or refined.error <= tolerance.negligible[i] else INCONCLUSIVE
     if abs(analytic - refined.value) > allowed + refined.error:
