@@ -30,7 +30,8 @@ def embedding(table: Any, ids: Any) -> Any:
 
 @embedding.defvjp
 def _(out, table, ids):
-    shape, ids = table.shape, _checked(table, ids).copy()  # a batch's buffer may be filled again before the sweep
+    shape = table.shape
+    ids = _checked(table, ids).astype(np.intp)  # a copy: a batch may be filled again before the sweep
     return lambda g: scatter(g, ids, shape)
 
 
