@@ -7,6 +7,7 @@ have tests of their own.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +24,15 @@ MASK = X > -1
 ZEROS = np.where(np.abs(X) < 0.6, 0.0, X)  # several zeros, in some rows more than one
 HOLES = np.where(np.abs(X) < 0.6, np.nan, X)
 
+_f: Any
+_u: Any
+
 # Elementwise.
 
 for _f in (
-    np.negative, np.positive, np.conjugate, np.square, np.exp, np.exp2, np.expm1, np.sin, np.cos, np.tan, np.sinh, np.cosh,
-    np.tanh, np.arcsinh, np.arctan, np.deg2rad, np.radians, np.rad2deg, np.degrees, np.cbrt, np.sinc, np.i0, np.absolute,
-    np.fabs, np.reciprocal, np.nan_to_num, np.real, np.real_if_close, fraction, mantissa,
+    np.negative, np.positive, np.conjugate, np.square, np.exp, np.exp2, np.expm1, np.sin, np.cos, np.tan, np.sinh,
+    np.cosh, np.tanh, np.arcsinh, np.arctan, np.deg2rad, np.radians, np.rad2deg, np.degrees, np.cbrt, np.sinc, np.i0,
+    np.absolute, np.fabs, np.reciprocal, np.nan_to_num, np.real, np.real_if_close, fraction, mantissa,
 ):  # fmt: skip
     example(_f, X)
     example(_f, normal())

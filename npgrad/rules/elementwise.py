@@ -12,11 +12,14 @@ comparisons…) give plain arrays.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ..primitive import differentiate, primitive
 from ..variable import NONDIFFERENTIABLE, implements, nondifferentiable, strip
+
+_function: Any
 
 
 def keep(g, mask):
@@ -28,7 +31,7 @@ def keep(g, mask):
         return np.where(mask, g, 0)
     dtype = np.dtype(f"i{g.itemsize}")
     bits = np.multiply(mask, dtype.type(-1))
-    fits = bits.ndim == g.ndim and bits.size >= g.size
+    fits = bits.shape == g.shape or (bits.ndim == g.ndim and bits.size > g.size > 0)
     return np.bitwise_and(bits, g.view(dtype), out=bits if fits else None).view(g.dtype)
 
 
@@ -149,7 +152,12 @@ def _angle(x, y):
 
 
 differentiate(np.arctan2, lambda out, x, y: lambda g: g * _angle(x, y), lambda out, x, y: lambda g: -g * _angle(y, x))
-differentiate(np.hypot, lambda out, x, y: lambda g: g * (x / _nonzero(out)), lambda out, x, y: lambda g: g * (y / _nonzero(out)))
+
+differentiate(
+    np.hypot,
+    lambda out, x, y: lambda g: g * (x / _nonzero(out)),
+    lambda out, x, y: lambda g: g * (y / _nonzero(out)),
+)
 
 
 @primitive
@@ -335,17 +343,17 @@ def _outer(ufunc):
 
 
 for _function in (
-    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum, np.minimum,
-    np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum,
+    np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
 ):  # fmt: skip
     implements((_function, "outer"))(_outer(_function))
 
 nondifferentiable(
-    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.isfinite, np.isnan, np.isinf, np.isposinf,
-    np.isneginf, np.sign, np.signbit, np.floor, np.ceil, np.rint, np.trunc, np.fix, np.round, np.around, np.floor_divide,
-    np.spacing, np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.isreal, np.iscomplex, np.isrealobj,
-    np.iscomplexobj, np.imag, np.isclose, np.allclose, np.array_equal, np.array_equiv, np.shape, np.ndim, np.size,
-    np.result_type, np.can_cast, np.min_scalar_type, np.common_type, np.may_share_memory, np.shares_memory,
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.isfinite, np.isnan, np.isinf,
+    np.isposinf, np.isneginf, np.sign, np.signbit, np.floor, np.ceil, np.rint, np.trunc, np.fix, np.round, np.around,
+    np.floor_divide, np.spacing, np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.isreal, np.iscomplex,
+    np.isrealobj, np.iscomplexobj, np.imag, np.isclose, np.allclose, np.array_equal, np.array_equiv, np.shape, np.ndim,
+    np.size, np.result_type, np.can_cast, np.min_scalar_type, np.common_type, np.may_share_memory, np.shares_memory,
     np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str, np.array2string,
 )  # fmt: skip
 nondifferentiable(*((f, "outer") for f in NONDIFFERENTIABLE if isinstance(f, np.ufunc) and f.nin == 2))

@@ -7,6 +7,7 @@ to do instead.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +25,9 @@ PLAIN_OPERATORS = {
 }  # fmt: skip
 UNARY_OPERATORS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute}
 METHODS = (
-    "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "clip", "squeeze", "ravel", "swapaxes", "repeat",
-    "take", "trace", "diagonal", "dot", "conj", "conjugate", "round", "all", "any", "argmax", "argmin", "argsort",
-    "argpartition", "nonzero", "searchsorted",
+    "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "clip", "squeeze", "ravel", "swapaxes",
+    "repeat", "take", "trace", "diagonal", "dot", "conj", "conjugate", "round", "all", "any", "argmax", "argmin",
+    "argsort", "argpartition", "nonzero", "searchsorted",
 )  # fmt: skip
 PLAIN_ATTRIBUTES = ("nbytes", "itemsize", "strides", "flags", "device", "imag")
 IN_PLACE = {
@@ -39,8 +40,8 @@ _PLAIN_OPERANDS = frozenset((np.ndarray, float, int, np.float64, np.float32))
 
 
 def _operator(symbol, ufunc):
-    """The methods behind x * y and y * x: the primitive's own call, with short cuts for plain values on a single tape."""
-    primitive = REGISTRY[ufunc]
+    """The methods behind x * y and y * x: the primitive's call, with short cuts for plain values on a single tape."""
+    primitive: Any = REGISTRY[ufunc]
     first, second = primitive.rules
 
     def method(self, other):
@@ -95,15 +96,16 @@ def _method(function):
     return method
 
 
-def _shape_method(function):
-    """reshape and transpose take their integers one by one or as a tuple."""
+def _reshape(self, *shape, **kwargs):
+    return np.reshape(self, shape[0] if len(shape) == 1 else shape, **kwargs)
 
-    def method(self, *args, **kwargs):
-        if len(args) == 1 and (args[0] is None or isinstance(args[0], (tuple, list))):
-            args = args[0]
-        return function(self, args or None, **kwargs)
 
-    return method
+def _transpose(self, *axes):
+    return np.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None)
+
+
+def _plain_attribute(name):
+    return lambda self: getattr(strip(self), name)
 
 
 def _in_place(name, instead):
@@ -126,21 +128,22 @@ for _name, _ufunc in UNARY_OPERATORS.items():
 for _name in METHODS:
     setattr(Variable, _name, _method(getattr(np, _name)))
 for _name in PLAIN_ATTRIBUTES:
-    setattr(Variable, _name, property(lambda self, name=_name: getattr(strip(self), name)))
+    setattr(Variable, _name, property(_plain_attribute(_name)))
 for _name, _instead in IN_PLACE.items():
     setattr(Variable, _name, _in_place(_name, _instead))
 for _name in LEAVES_TAPE:
     setattr(Variable, _name, Variable._leaves_tape)
-Variable.reshape = _shape_method(np.reshape)
-Variable.transpose = _shape_method(np.transpose)
-Variable.astype = lambda self, dtype, order="K", casting="unsafe", subok=True, copy=True: astype(self, dtype)
-Variable.flatten = lambda self, order="C": np.ravel(self, order)
-Variable.copy = lambda self, order="C": +self
-Variable.compress = lambda self, condition, axis=None: np.compress(condition, self, axis)
-Variable.to_device = lambda self, device, /, *, stream=None: self
-Variable.__getitem__ = lambda self, index: getitem(self, index)
-Variable.__contains__ = lambda self, item: strip(item) in strip(self)
-Variable.T = property(np.transpose)
-Variable.mT = property(np.matrix_transpose)
-Variable.real = property(lambda self: self)
-Variable.flat = property(np.ravel)
+_attach: Any = Variable
+_attach.reshape = _reshape
+_attach.transpose = _transpose
+_attach.astype = lambda self, dtype, order="K", casting="unsafe", subok=True, copy=True: astype(self, dtype)
+_attach.flatten = lambda self, order="C": np.ravel(self, order)
+_attach.copy = lambda self, order="C": +self
+_attach.compress = lambda self, condition, axis=None: np.compress(condition, self, axis)
+_attach.to_device = lambda self, device, /, *, stream=None: self
+_attach.__getitem__ = lambda self, index: getitem(self, index)
+_attach.__contains__ = lambda self, item: strip(item) in strip(self)
+_attach.T = property(np.transpose)
+_attach.mT = property(np.matrix_transpose)
+_attach.real = property(lambda self: self)
+_attach.flat = property(np.ravel)

@@ -37,7 +37,7 @@ def in_dtype(x, dtype):
     if dtype is None:
         return x
     if np.dtype(dtype).kind != "f":
-        raise TypeError(f"a result of dtype {np.dtype(dtype)} can't be differentiated: ask for floats, or convert x.value")
+        raise TypeError(f"a result of {np.dtype(dtype)} can't be differentiated: ask for floats, or convert x.value")
     return astype(x, dtype)
 
 
@@ -401,6 +401,6 @@ for _ufunc, _function in {
     implements((_ufunc, "accumulate"))(_accumulate(_function))
 
 nondifferentiable(
-    np.all, np.any, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.count_nonzero, np.nonzero, np.flatnonzero, np.argwhere,
-    (np.logical_and, "reduce"), (np.logical_or, "reduce"),
+    np.all, np.any, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.count_nonzero, np.nonzero, np.flatnonzero,
+    np.argwhere, (np.logical_and, "reduce"), (np.logical_or, "reduce"),
 )  # fmt: skip

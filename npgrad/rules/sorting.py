@@ -57,7 +57,7 @@ def _take_along_axis(arr, indices, axis=-1):
         return np.ravel(arr)[indices]
     axis = np.lib.array_utils.normalize_axis_index(axis, arr.ndim)
     if indices.ndim != arr.ndim:
-        raise ValueError(f"indices of {indices.ndim} dimensions for an array of {arr.ndim}: they must have the same number")
+        raise ValueError(f"indices of {indices.ndim} dimensions for an array of {arr.ndim}: they must be as many")
     places = [np.arange(n).reshape([-1 if i == d else 1 for i in range(arr.ndim)]) for d, n in enumerate(arr.shape)]
     places[axis] = indices
     return arr[tuple(places)]
@@ -84,7 +84,7 @@ def _quantile(out, x, function, positions):
 
 
 def _positions(x, q, method, skip_nan):
-    """Where the quantiles lie in the sorted data: what NumPy gives for the data 0, 1, 2…; far outside if there are none."""
+    """Where the quantiles lie in the sorted data, as NumPy has it for the data 0, 1, 2…; outside if there are none."""
     numbers = np.sum(~np.isnan(x), axis=-1) if skip_nan else np.full(x.shape[:-1], x.shape[-1])
     positions = np.full((*numbers.shape, np.size(q)), -2.0)
     for n in np.unique(numbers):
@@ -132,7 +132,9 @@ _implement_quantile(np.nanpercentile, "linear", True)
 @implements(np.select)
 def _select(condlist, choicelist, default=0):
     if len(condlist) != len(choicelist) or not condlist:
-        raise ValueError(f"np.select needs as many conditions as choices, at least one: got {len(condlist)} and {len(choicelist)}")
+        raise ValueError(
+            f"np.select got {len(condlist)} conditions and {len(choicelist)} choices: give as many of each"
+        )
     result = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
         result = np.where(condition, choice, result)
@@ -155,13 +157,15 @@ def _choose(a, choices, out=None, mode="raise"):
 @implements(np.piecewise)
 def _piecewise(x, condlist, funclist, *args, **kw):
     conditions = strip(condlist)
-    if isinstance(conditions, np.ndarray) and conditions.ndim == np.ndim(x) or not np.ndim(conditions[0]) and np.ndim(x):
+    if np.ndim(conditions) == x.ndim:
         conditions = [conditions]
     conditions = [np.broadcast_to(np.asarray(c, bool), x.shape) for c in conditions]
     if len(funclist) == len(conditions) + 1:
         conditions.append(~np.logical_or.reduce(conditions))
     if len(funclist) != len(conditions):
-        raise ValueError(f"np.piecewise with {len(conditions)} conditions needs as many functions, or one more for the rest")
+        raise ValueError(
+            f"np.piecewise with {len(conditions)} conditions needs as many functions, or one more: a default"
+        )
     result = np.zeros(x.shape, x.dtype)
     for condition, function in zip(conditions, funclist):
         piece = scatter(function(x[condition], *args, **kw), condition, x.shape) if callable(function) else function

@@ -28,7 +28,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=False):
     if np.shape(weights) != np.shape(a):
         axes = np.lib.array_utils.normalize_axis_tuple(axis, np.ndim(a)) if axis is not None else ()
         if np.shape(weights) != tuple(np.shape(a)[i] for i in axes) or not axes:
-            raise ValueError(f"weights of shape {np.shape(weights)} for an array of shape {np.shape(a)} along axis {axis}")
+            raise ValueError(f"weights of shape {np.shape(weights)} don't fit axis {axis} of shape {np.shape(a)}")
         weights = np.transpose(weights, np.argsort(axes))  # in the order of a's axes
         weights = np.reshape(weights, [n if i in axes else 1 for i, n in enumerate(np.shape(a))])
     total = np.sum(np.broadcast_to(weights, np.shape(a)), axis=axis, keepdims=keepdims)
@@ -193,7 +193,9 @@ def _slope(f, spacing, axis, edge_order):
     """Second-order differences along an axis, for even spacing (a number) or given coordinates."""
     n = f.shape[axis]
     if n < edge_order + 1:
-        raise ValueError(f"np.gradient of order {edge_order} at the edges needs {edge_order + 1} elements along axis {axis}, not {n}")
+        raise ValueError(
+            f"np.gradient with edge_order {edge_order} needs {edge_order + 1} elements along axis {axis}, not {n}"
+        )
     if np.ndim(spacing):
         if np.shape(spacing) != (n,):
             raise ValueError(f"np.gradient got coordinates of shape {np.shape(spacing)} along an axis of {n}")
@@ -318,5 +320,6 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 @implements(np.geomspace)
 def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     sign = np.sign(start)
-    result = (np.expand_dims(sign, axis) if sign.ndim else sign) * np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
+    result = np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
+    result = result * (np.expand_dims(sign, axis) if sign.ndim else sign)
     return in_dtype(result, np.result_type(result.dtype, float) if dtype is None else dtype)

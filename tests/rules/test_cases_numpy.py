@@ -6,7 +6,9 @@ from data import cases
 
 import npgrad as ng
 
-FAULTS = ("graph-order", "graph-memory", "broadcast", "empty", "axis", "scatter", "einsum", "nondiff-point", "power", "dtype")
+FAULTS = (
+    "graph-order", "graph-memory", "broadcast", "empty", "axis", "scatter", "einsum", "nondiff-point", "power", "dtype",
+)  # fmt: skip
 CASES = {run.__name__: run() for run in cases.REGISTRY if run.fault in FAULTS} | {
     "mask_where_untaken_branch": cases.mask_where_untaken_branch()
 }
@@ -133,17 +135,18 @@ def test_graph_backward_twice():
 def test_graph_data_changed_after_forward():
     case = CASES["graph_data_changed_after_forward"]
     x = case["inputs"]["x"].copy()
-    with ng.debug(), pytest.raises(ng.DebugError, match="changed|modified|in place"):
+    with ng.debug():
         tape = ng.Tape()
-        v = tape.variable(x)
-        y = np.sum(v * v)
-        x[:] = case["params"]["overwrite_with"]
+    v = tape.variable(x)
+    y = np.sum(v * v)
+    x[:] = case["params"]["overwrite_with"]
+    with pytest.raises(ng.DebugError, match="changed"):
         tape.gradient(y, [v])
 
 
 def test_dtype_integer_input():
     for step in CASES["dtype_integer_input"]["steps"]:
-        with pytest.raises(TypeError, match="int64.*float"):
+        with pytest.raises(TypeError, match=r"int64.*float"):
             ng.grad(lambda x: np.sum(x * 0.5))(step["inputs"]["x"])
         f = {"sum(x * 0.5)": lambda x: np.sum(x * 0.5), "sum(1 / x)": lambda x: np.sum(1 / x)}[step["kind"]]
         np.testing.assert_allclose(ng.grad(f)(step["inputs"]["x"].astype(float)), step["expected_grads"]["x"])

@@ -62,10 +62,11 @@ def test_a_number_as_base_is_a_constant_in_the_precision_of_the_exponent(base, d
 SCALAR_EXPRESSIONS = [
     lambda x: x + 1, lambda x: 1 - x, lambda x: 2.5 * x, lambda x: x / 3, lambda x: 3.0 / x, lambda x: x % 0.7,
     lambda x: 5.0 % x, lambda x: np.maximum(x, 0.0), lambda x: np.minimum(0.5, x), lambda x: np.hypot(x, 1),
-    lambda x: np.arctan2(x, 2.0), lambda x: np.arctan2(2.0, x), lambda x: np.logaddexp(x, 0.0), lambda x: np.logaddexp(1, x),
-    lambda x: np.copysign(x, -1.0), lambda x: np.where(x > 0.3, x, 0.0), lambda x: np.where(x > 0.3, 1, x),
-    lambda x: np.clip(x, 0.0, 1), lambda x: np.fmax(x, 0.1), lambda x: np.fmod(x, 0.7), lambda x: np.nan_to_num(x, nan=1.0),
-    lambda x: np.power(x, 2.0), lambda x: np.logaddexp2(x, 1), lambda x: x ** np.float32(2),
+    lambda x: np.arctan2(x, 2.0), lambda x: np.arctan2(2.0, x), lambda x: np.logaddexp(x, 0.0),
+    lambda x: np.logaddexp(1, x), lambda x: np.copysign(x, -1.0), lambda x: np.where(x > 0.3, x, 0.0),
+    lambda x: np.where(x > 0.3, 1, x), lambda x: np.clip(x, 0.0, 1), lambda x: np.fmax(x, 0.1),
+    lambda x: np.fmod(x, 0.7), lambda x: np.nan_to_num(x, nan=1.0), lambda x: np.power(x, 2.0),
+    lambda x: np.logaddexp2(x, 1), lambda x: x ** np.float32(2),
 ]  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def test_bessel_functions_against_their_power_series(order):
 
 def test_results_constant_almost_everywhere_are_plain_arrays():
     v = ng.Tape().variable([0.5, -1.5])
-    for f in (np.sign, np.floor, np.ceil, np.rint, np.trunc, np.fix, np.round, np.signbit, np.isfinite, np.isnan, np.spacing):
+    for f in (np.sign, np.floor, np.ceil, np.rint, np.trunc, np.fix, np.round, np.signbit, np.isfinite, np.spacing):
         assert type(f(v)) is np.ndarray
         assert np.array_equal(f(v), f(v.value))
     for f in (operator.lt, operator.ge, operator.eq, np.floor_divide, np.isclose, np.equal):
@@ -216,9 +217,9 @@ def test_results_constant_almost_everywhere_are_plain_arrays():
 
 def test_what_a_rule_cannot_do_is_said():
     v = ng.Tape().variable([0.5, -1.5])
-    with pytest.raises(TypeError, match="np.nextafter"):
+    with pytest.raises(TypeError, match="nextafter"):
         np.nextafter(v, 1.0)
-    with pytest.raises(TypeError, match="use np.where"):
+    with pytest.raises(TypeError, match="place of where="):
         np.exp(v, where=np.array([True, False]))
     with pytest.raises(TypeError, match="out="):
         np.exp(v, out=np.empty(2))

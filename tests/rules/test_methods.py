@@ -28,8 +28,8 @@ def same(got, want):
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.mod]
 PLAIN = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.floordiv]
 OPERANDS = [
-    2, 0.5, True, np.float64(0.5), np.float32(0.5), np.int64(2), np.array(2.0), np.array([1.0, 2.0, 3.0]), np.array([1, 2, 3]),
-    [1.0, 2.0, 3.0], (1, 2, 3), np.ones((2, 1, 3), np.float32),
+    2, 0.5, True, np.float64(0.5), np.float32(0.5), np.int64(2), np.array(2.0), np.array([1.0, 2.0, 3.0]),
+    np.array([1, 2, 3]), [1.0, 2.0, 3.0], (1, 2, 3), np.ones((2, 1, 3), np.float32),
 ]  # fmt: skip
 
 
@@ -106,12 +106,13 @@ def test_augmented_assignment_of_a_variable_makes_a_new_one():
 
 
 METHODS = [
-    ("sum",), ("sum", 0), ("sum", (0, 1)), ("sum", 1, np.float64), ("prod", 1), ("mean",), ("mean", -1), ("var", 0), ("std", None, None, None, 1),
-    ("max",), ("max", 1), ("min", 0), ("cumsum",), ("cumsum", 1), ("cumprod", 0), ("clip", -1, 1), ("clip", 0.0), ("ravel",), ("ravel", "F"),
-    ("flatten",), ("flatten", "F"), ("reshape", 3, 2), ("reshape", (3, 2)), ("reshape", -1), ("transpose",), ("transpose", 1, 0),
-    ("transpose", (1, 0)), ("transpose", None), ("swapaxes", 0, 1), ("squeeze",), ("conj",), ("conjugate",), ("copy",), ("astype", np.float32),
-    ("dot", np.ones(3)), ("repeat", 2), ("repeat", 2, 1), ("take", [0, 5]), ("take", [1, 0], 1), ("trace",), ("trace", 1),
-    ("diagonal",), ("compress", [True, False, True], 1),
+    ("sum",), ("sum", 0), ("sum", (0, 1)), ("sum", 1, np.float64), ("prod", 1), ("mean",), ("mean", -1), ("var", 0),
+    ("std", None, None, None, 1), ("max",), ("max", 1), ("min", 0), ("cumsum",), ("cumsum", 1), ("cumprod", 0),
+    ("clip", -1, 1), ("clip", 0.0), ("ravel",), ("ravel", "F"), ("flatten",), ("flatten", "F"), ("reshape", 3, 2),
+    ("reshape", (3, 2)), ("reshape", -1), ("transpose",), ("transpose", 1, 0), ("transpose", (1, 0)),
+    ("transpose", None), ("swapaxes", 0, 1), ("squeeze",), ("conj",), ("conjugate",), ("copy",), ("astype", np.float32),
+    ("dot", np.ones(3)), ("repeat", 2), ("repeat", 2, 1), ("take", [0, 5]), ("take", [1, 0], 1), ("trace",),
+    ("trace", 1), ("diagonal",), ("compress", [True, False, True], 1),
 ]  # fmt: skip
 
 
@@ -127,8 +128,8 @@ def test_differentiable_methods(call):
 
 
 PLAIN_METHODS = [
-    ("all",), ("any", 0), ("argmax",), ("argmax", 1), ("argmin", 0), ("argsort",), ("argsort", 0), ("argpartition", 1), ("nonzero",),
-    ("round",), ("round", 1),
+    ("all",), ("any", 0), ("argmax",), ("argmax", 1), ("argmin", 0), ("argsort",), ("argsort", 0), ("argpartition", 1),
+    ("nonzero",), ("round",), ("round", 1),
 ]  # fmt: skip
 
 
@@ -172,8 +173,8 @@ def test_attributes():
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (("sort",), "np.sort"), (("partition", 1), "np.partition"), (("fill", 0.0), "np.full"), (("put", [0], 1.0), "ng.set_at"),
-        (("resize", 6), "np.reshape"),
+        (("sort",), "np.sort"), (("partition", 1), "np.partition"), (("fill", 0.0), "np.full"),
+        (("put", [0], 1.0), "ng.set_at"), (("resize", 6), "np.reshape"),
     ],
 )  # fmt: skip
 def test_methods_that_work_in_place_say_what_to_use(call, instead):
@@ -191,6 +192,10 @@ def test_methods_that_hand_out_memory_say_so(name):
 def test_every_method_of_ndarray_is_accounted_for():
     missing = {name for name in dir(np.ndarray) if not name.startswith("_") and not hasattr(ng.Variable, name)}
     assert missing == {"base", "choose", "ctypes", "data", "setflags"}  # memory, and an index of integers
+
+
+def test_a_single_element_as_a_scalar():
+    assert variable(np.array([[2.0]])).reshape(()).shape == ()
 
 
 def test_copies_share_nothing_and_flow_back():

@@ -48,7 +48,9 @@ def test_second_derivative_of_prod_with_zeros():
 
 
 @settings(deadline=None, max_examples=50)
-@given(hnp.arrays(np.float64, st.integers(0, 7), elements=st.sampled_from([0.0, 1.0, -2.0, 0.5, 3.0])), st.integers(0, 99))
+@given(
+    hnp.arrays(np.float64, st.integers(0, 7), elements=st.sampled_from([0.0, 1.0, -2.0, 0.5, 3.0])), st.integers(0, 99)
+)
 def test_cumprod_with_zeros_against_its_jacobian(x, seed):
     g = np.random.default_rng(seed).normal(size=x.shape)
     jacobian = [[np.prod(np.delete(x[: j + 1], i)) if i <= j else 0.0 for j in range(x.size)] for i in range(x.size)]
@@ -188,7 +190,9 @@ def test_a_variable_as_initial_is_refused():
 def test_any_axes(data):
     shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3))
     f = data.draw(st.sampled_from([np.sum, np.mean, np.prod, np.max, np.min, np.var, np.std]))
-    axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape), min_size=1) | st.integers(-len(shape), len(shape) - 1))
+    axis = data.draw(
+        st.none() | hnp.valid_tuple_axes(len(shape), min_size=1) | st.integers(-len(shape), len(shape) - 1)
+    )
     keepdims = data.draw(st.booleans())
     x = np.random.default_rng(shape).permutation(np.linspace(0.5, 2, int(np.prod(shape)))).reshape(shape)
     out = f(ng.Tape().variable(x), axis=axis, keepdims=keepdims)

@@ -11,8 +11,8 @@ import npgrad as ng
 
 NAN = np.nan
 METHODS = [
-    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull", "linear",
-    "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest",
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull",
+    "linear", "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest",
 ]  # fmt: skip
 
 
@@ -51,7 +51,11 @@ def test_quantiles_of_data_with_nan():
 
 @settings(deadline=None, max_examples=80)
 @given(
-    st.integers(1, 9), st.sampled_from(METHODS), st.floats(0, 1), st.sampled_from([np.quantile, np.nanquantile]), st.booleans()
+    st.integers(1, 9),
+    st.sampled_from(METHODS),
+    st.floats(0, 1),
+    st.sampled_from([np.quantile, np.nanquantile]),
+    st.booleans(),
 )
 def test_any_quantile_is_the_weighted_mean_that_its_gradient_says(n, method, q, function, keepdims):
     x = np.random.default_rng(n).permutation(n) * 1.5 + 0.25
@@ -97,14 +101,14 @@ def test_select_takes_the_first_condition_that_holds():
     x = np.array([1.0, 2.0, 3.0])
     choose = lambda v: np.select([x > 2, x > 1], [v * 10, v * 100], default=v)
     np.testing.assert_array_equal(gradient(choose, x), [1, 100, 10])
-    with pytest.raises(ValueError, match="as many"):
+    with pytest.raises(ValueError, match="1 conditions and 2 choices"):
         np.select([x > 2], [ng.Tape().variable(x)] * 2)
 
 
 def test_choose_and_its_modes():
     v = ng.Tape().variable([1.0, 2.0])
     assert np.array_equal(np.choose([1, 0], [v, v * 10]).value, [10.0, 2.0])
-    assert np.array_equal(np.choose([7, -2], [v, v * 10], mode="clip").value, np.choose([7, -2], [[1, 2], [10, 20]], mode="clip"))
+    assert np.array_equal(np.choose([7, -2], [v, v * 10], mode="clip").value, [10.0, 2.0])
     with pytest.raises(ValueError, match="from -1 to 7"):
         np.choose([7, -1], [v, v])
 
@@ -124,9 +128,9 @@ def test_what_is_refused():
     v = ng.Tape().variable([1.0, 2.0])
     with pytest.raises(TypeError, match="weights="):
         np.quantile(v, 0.5, weights=np.ones(2), method="inverted_cdf")
-    with pytest.raises(TypeError, match="np.unique"):
+    with pytest.raises(TypeError, match="unique"):
         np.unique(v)
-    with pytest.raises(TypeError, match="np.histogram"):
+    with pytest.raises(TypeError, match="histogram"):
         np.histogram([1, 2], weights=v)
     with pytest.raises(TypeError, match="out="):
         np.median(v, out=np.empty(()))

@@ -1,4 +1,4 @@
-"""Statistics, sampled functions, polynomials: every declared example, and agreement with NumPy on all of their keywords."""
+"""Statistics, sampled functions, polynomials: every declared example, and NumPy's values for all their keywords."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,8 @@ def test_examples(example, check):
 
 def test_average_returns_the_sum_of_weights_too():
     v = ng.Tape().variable(np.arange(6.0).reshape(2, 3))
-    for keywords in ({}, {"axis": 1}, {"axis": 0, "weights": [1.0, 3.0]}, {"axis": (1, 0), "weights": np.arange(6.0).reshape(3, 2)}):
+    both = {"axis": (1, 0), "weights": np.arange(6.0).reshape(3, 2)}
+    for keywords in ({}, {"axis": 1}, {"axis": 0, "weights": [1.0, 3.0]}, both):
         for got, want in zip(np.average(v, returned=True, **keywords), np.average(v.value, returned=True, **keywords)):
             np.testing.assert_allclose(ng.stop_gradient(got), want)
     with pytest.raises(ZeroDivisionError, match="sum to zero"):
@@ -50,7 +51,7 @@ def test_correlation_of_a_perfect_pair_is_finite():
     assert np.all(np.isfinite(gradient(lambda v: np.corrcoef(v)[0, 1], x)))
 
 
-@pytest.mark.parametrize("f", [np.nansum, np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmax, np.nanmin, np.nancumsum])
+@pytest.mark.parametrize("f", [np.nansum, np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmax, np.nanmin])
 def test_nan_entries_get_no_gradient_and_spoil_none(f):
     x = np.array([[1.0, NAN, 3.0], [NAN, 5.0, 6.5]])
     got = gradient(lambda v: f(v, axis=1), x)
@@ -58,17 +59,16 @@ def test_nan_entries_get_no_gradient_and_spoil_none(f):
     for row, g in zip(x, got):
         known = ~np.isnan(row)
         plain = getattr(np, f.__name__.removeprefix("nan"))
-        if f is np.nancumsum:
-            continue
         np.testing.assert_allclose(g[known], gradient(plain, row[known]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("f", [np.nanmean, np.nanvar, np.nanstd, np.nanmax, np.nanmin])
 def test_a_slice_of_nan_warns_as_numpy_does_and_gets_nothing(f):
     x = np.array([[NAN, NAN], [1.0, 2.0]])
-    with pytest.warns(RuntimeWarning), np.errstate(all="ignore"):
-        v = ng.Tape().variable(x)
+    v = ng.Tape().variable(x)
+    with pytest.warns(RuntimeWarning):
         out = f(v, axis=1)
+    with np.errstate(all="ignore"):
         g = v.tape.gradient(out, [v], np.ones(2))[0]
     assert np.isnan(out.value[0])
     np.testing.assert_array_equal(g[0], [0, 0])
@@ -76,8 +76,9 @@ def test_a_slice_of_nan_warns_as_numpy_does_and_gets_nothing(f):
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.integers(1, 7), st.integers(1, 7), st.sampled_from(["full", "same", "valid"]), st.sampled_from([np.convolve, np.correlate]))
-def test_convolutions_of_any_lengths(m, n, mode, f):
+@given(st.integers(1, 7), st.integers(1, 7), st.sampled_from(["full", "same", "valid"]), st.booleans())
+def test_convolutions_of_any_lengths(m, n, mode, reverse):
+    f = np.correlate if reverse else np.convolve
     x, y = np.random.default_rng(m).normal(size=m), np.random.default_rng(n + 9).normal(size=n)
     tape = ng.Tape()
     v, w = tape.variable(x), tape.variable(y)
@@ -104,7 +105,7 @@ def test_gradient_is_linear_and_as_numpys(data):
     shape = data.draw(st.lists(st.integers(edge_order + 1, 5), min_size=1, max_size=3))
     f = np.random.default_rng(shape).normal(size=shape)
     spacings = [data.draw(st.sampled_from([0.5, 2, np.cumsum(np.linspace(0.5, 1.5, n)) ** 1.5])) for n in shape]
-    got, want = np.gradient(ng.Tape().variable(f), *spacings, edge_order=edge_order), np.gradient(f, *spacings, edge_order=edge_order)
+    got, want = (np.gradient(x, *spacings, edge_order=edge_order) for x in (ng.Tape().variable(f), f))
     for a, b in zip(got, want) if len(shape) > 1 else [(got, want)]:
         np.testing.assert_allclose(a.value, b, rtol=1e-11, atol=1e-12)
 
@@ -123,8 +124,11 @@ def test_gradient_says_what_is_wrong():
 
 def test_coordinates_of_gradient_and_trapezoid_are_differentiable():
     t = np.array([0.0, 0.7, 1.1, 2.0])
-    np.testing.assert_allclose(gradient(lambda t: np.trapezoid(np.array([1.0, 3.0, 2.0, 5.0]), t), t), [-2, -0.5, -1, 3.5])
-    slope = ng.grad(lambda t: np.gradient(t**2, t, edge_order=2)[1])(t)  # the slope of a square is 2t, whatever the grid
+    y = np.array([1.0, 3.0, 2.0, 5.0])
+    np.testing.assert_allclose(gradient(lambda t: np.trapezoid(y, t), t), [-2, -0.5, -1, 3.5])
+    slope = ng.grad(lambda t: np.gradient(t**2, t, edge_order=2)[1])(
+        t
+    )  # the slope of a square is 2t, whatever the grid
     np.testing.assert_allclose(slope, [0, 2, 0, 0], atol=1e-12)
 
 
@@ -146,7 +150,8 @@ def test_interp_at_nodes_outside_and_at_nan():
 
 def test_diff_with_ends_and_no_difference():
     v = ng.Tape().variable(np.array([[1.0, 4.0, 9.0]]))
-    for keywords in ({"n": 0}, {"prepend": 0.0}, {"append": [[16.0, 25.0]], "n": 2}, {"axis": 0, "prepend": [[0.0, 1.0, 2.0]]}):
+    ends = {"append": [[16.0, 25.0]], "n": 2}, {"axis": 0, "prepend": [[0.0, 1.0, 2.0]]}
+    for keywords in ({"n": 0}, {"prepend": 0.0}, *ends):
         np.testing.assert_array_equal(np.diff(v, **keywords).value, np.diff(v.value, **keywords))
     with pytest.raises(ValueError, match="0 or more"):
         np.diff(v, n=-1)
@@ -155,14 +160,17 @@ def test_diff_with_ends_and_no_difference():
 def test_unwrap_and_bincount():
     phases = np.array([0.0, 3.0, -3.0, 0.5])
     np.testing.assert_array_equal(gradient(np.unwrap, phases, np.arange(4.0)), np.arange(4.0))
-    np.testing.assert_array_equal(gradient(lambda w: np.bincount([0, 2, 0], w, 4), np.ones(3), np.arange(1.0, 5.0)), [1, 3, 1])
+    counted = gradient(lambda w: np.bincount([0, 2, 0], w, 4), np.ones(3), np.arange(1.0, 5.0))
+    np.testing.assert_array_equal(counted, [1, 3, 1])
 
 
 @pytest.mark.parametrize("f", [np.linspace, np.geomspace])
 @pytest.mark.parametrize("keywords", [{"num": 1}, {"num": 0}, {"num": 3, "endpoint": False}, {"num": 4, "axis": -1}])
 def test_spaces_as_numpys(f, keywords):
     start, stop = np.array([1.0, 2.0]), np.array([3.0, 1.0])
-    np.testing.assert_allclose(f(ng.Tape().variable(start), stop, **keywords).value, f(start, stop, **keywords), rtol=1e-13)
+    np.testing.assert_allclose(
+        f(ng.Tape().variable(start), stop, **keywords).value, f(start, stop, **keywords), rtol=1e-13
+    )
     np.testing.assert_allclose(f(1.0, ng.Tape().variable(stop), **keywords).value, f(1.0, stop, **keywords), rtol=1e-13)
 
 
@@ -175,9 +183,9 @@ def test_spaces_of_negative_numbers_and_steps():
 
 
 POLYNOMIALS = [
-    lambda p: np.polyval(p, 2.0), lambda p: np.polyval([1.0, 2.0], p), lambda p: np.polyadd(p, [1.0]), lambda p: np.polysub([1.0], p),
-    lambda p: np.polymul(p, [1.0, -1.0]), np.polyder, lambda p: np.polyder(p, 2), np.polyint, lambda p: np.polyint(p, 2, 3.0),
-    np.vander, lambda p: np.vander(p, 2, True), lambda p: np.polyint(p, 0),
+    lambda p: np.polyval(p, 2.0), lambda p: np.polyval([1.0, 2.0], p), lambda p: np.polyadd(p, [1.0]),
+    lambda p: np.polysub([1.0], p), lambda p: np.polymul(p, [1.0, -1.0]), np.polyder, lambda p: np.polyder(p, 2),
+    np.polyint, lambda p: np.polyint(p, 2, 3.0), np.vander, lambda p: np.vander(p, 2, True), lambda p: np.polyint(p, 0),
 ]  # fmt: skip
 
 
