@@ -1,9 +1,17 @@
-"""Scaled dot-product attention, causal by default, with grouped key/value heads."""
+"""Scaled dot-product attention, causal by default, with grouped key/value heads.
+
+The fused form works tile by tile: a block of queries with all the keys that one of them may see. What a causal mask
+hides from the whole block is never computed, and a tile stays in cache. Grouped heads fold into the queries, so that
+no key is repeated. In long sequences the weights are not kept: the pullback computes each tile's again, and memory
+grows linearly with the number of tokens (Rabe & Staats, arXiv:2112.05682; Dao et al., "FlashAttention",
+arXiv:2205.14135, whose running maximum is not needed here, as a tile holds whole rows).
+"""
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +68,8 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     mask = _checked(q, k, v, causal, offset, mask, window)
     heads, queries, width = q.shape[-3:]
     shared, keys, value_width = v.shape[-3:]
-    if causal and offset is None:
-        offset = keys - queries
+    if causal:
+        offset = keys - queries if offset is None else operator.index(offset)
     scale = _scale(scale, width)
 
     # All leading axes as one, and heads as (shared, group): views, unless an argument broadcasts.
@@ -86,7 +94,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             total += total == 0
         return rows, e, total
 
-    tiles = list(_tiles(q5.shape, keys, offset if causal else None, window))
+    tiles = list(_tiles(q5.shape, keys, offset, window))
     kept: list | None = [] if sum(tile.size for tile in tiles) <= KEPT else None
     for tile in tiles:
         found = weights(tile)
@@ -117,7 +125,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     return out.reshape(*batch, heads, queries, value_width), pullback
 
 
-KEPT = 2**22  # above so many weights the pullback computes them again: memory stays linear in the number of tokens
+KEPT = 2**22  # above so many weights the pullback computes them again: memory stays linear in tokens
 TILE = 2**17  # weights that are worked on at a time: few enough to stay in cache
 ROWS = 64  # queries in a tile of a causal mask, which skips the keys after the last one
 

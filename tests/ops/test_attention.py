@@ -239,6 +239,7 @@ ERRORS = [
     (ValueError, "k and v the same heads and tokens", (1, 3, 4), (1, 3, 4), (1, 2, 4), {}),
     (ValueError, "window belong to the causal mask", (1, 3, 4), (1, 3, 4), (1, 3, 4), {"causal": False, "window": 2}),
     (ValueError, "a window of 0 keys", (1, 3, 4), (1, 3, 4), (1, 3, 4), {"window": 0}),
+    (TypeError, "integer", (1, 3, 4), (1, 3, 4), (1, 3, 4), {"offset": 0.5}),
     (TypeError, "True where a key is visible, not float64", (1, 3, 4), (1, 3, 4), (1, 3, 4), {"mask": np.ones(3)}),
     (ValueError, r"\(2,\).* end here in \(1, 3, 3\)", (1, 3, 4), (1, 3, 4), (1, 3, 4), {"mask": np.ones(2, bool)}),
 ]
