@@ -83,15 +83,18 @@ class RotaryEmbedding:
 
         Reads head_dim (or hidden_size and num_attention_heads), max_position_embeddings, rope_theta,
         partial_rotary_factor, and rope_scaling or rope_parameters, in which the last two may stand too. max_positions
-        is max_position_embeddings unless given. Published weights have layout "half".
+        is max_position_embeddings unless given. Published weights have layout "half". RotaryError as for the class, or
+        "missing-config-key".
 
         >>> RotaryEmbedding.from_config({"head_dim": 4, "max_position_embeddings": 8}, layout="half").cosines.shape
         (8, 2)
         """
         scaling = {key: config[key] for key in _COMMON if config.get(key) is not None}
         scaling.update(config.get("rope_parameters") or config.get("rope_scaling") or {})
-        dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        capacity = config["max_position_embeddings"] if max_positions is None else max_positions
+        dim = config.get("head_dim")
+        if dim is None:
+            dim = _entry(config, "hidden_size") // _entry(config, "num_attention_heads")
+        capacity = _entry(config, "max_position_embeddings") if max_positions is None else max_positions
         return cls(dim, capacity, layout=layout, scaling=scaling)
 
     def rotate(self, x: Any, offset: int = 0, *, positions: Any = None) -> Any:
@@ -467,6 +470,12 @@ def _positive(scaling, key, default=None):
     if not (isinstance(value, (int, float)) and 0 < value <= sys.float_info.max):
         raise RotaryError("invalid-scaling-value", f"{key!r} must be a finite number above 0, not {value!r}")
     return value
+
+
+def _entry(config, key):
+    if key not in config:
+        raise RotaryError("missing-config-key", f"a configuration needs {key!r}, and this one has none")
+    return config[key]
 
 
 def _trained(scaling, length):

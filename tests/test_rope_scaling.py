@@ -90,6 +90,15 @@ def test_configs_of_real_checkpoints(folder, file):
             assert rope.attention_factor == 1
 
 
+@pytest.mark.parametrize("key", ["hidden_size", "num_attention_heads", "max_position_embeddings"])
+def test_from_config_names_a_key_that_is_missing(key):
+    config = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 1024}
+    del config[key]
+    with pytest.raises(ng.RotaryError, match=f"a configuration needs '{key}'") as found:
+        ng.RotaryEmbedding.from_config(config, layout="half")
+    assert found.value.code == "missing-config-key"
+
+
 def test_linear_scaling_divides_positions():
     x = np.random.default_rng(0).normal(size=(1, 8))
     scaled = ng.RotaryEmbedding(8, 16, scaling={"type": "linear", "factor": 4.0})
