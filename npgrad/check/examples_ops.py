@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import ops
+from ..ops.activation import normal_cdf
 from .examples import example, normal
 
 for _f in (ops.softmax, ops.log_softmax, ops.logsumexp):
@@ -25,7 +26,7 @@ example(ops.rms_norm, normal(5), normal(5, seed=1), eps=0.5)
 example(ops.layer_norm, normal(2, 3, 4), normal(4), normal(4, seed=1))
 example(ops.layer_norm, normal(5), normal(5, seed=1), normal(5, seed=2), eps=0.5)
 
-for _f in (ops.sigmoid, ops.silu, ops.gelu):
+for _f in (ops.sigmoid, ops.silu, ops.gelu, normal_cdf):
     example(_f, normal(3, 4) * 3)
 example(ops.gelu, normal(3, 4) * 3, approximate="tanh")
 example(ops.swiglu, normal(3, 4) * 3, normal(3, 4, seed=1))

@@ -95,13 +95,13 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     array([-0.158655,  0.      ,  0.841345])
     """
     x = as_floats(x)
-    return x * (_normal_cdf(x) if _is_exact(approximate) else sigmoid(_tanh_argument(x)))
+    return x * (normal_cdf(x) if _is_exact(approximate) else sigmoid(_tanh_argument(x)))
 
 
 @gelu.defvjp
 def _(out, x, *, approximate="none"):
     if _is_exact(approximate):
-        return lambda g: g * (_normal_cdf(x) + x * _normal_density(x))
+        return lambda g: g * (normal_cdf(x) + x * _normal_density(x))
 
     def pullback(g):
         u, clipped = _tanh_argument(x), _clipped(x)
@@ -137,7 +137,7 @@ def _normal_density(x):
 
 
 @primitive
-def _normal_cdf(x):
+def normal_cdf(x):
     """Φ(x), the standard normal distribution function, to full relative precision in both tails."""
     distance = np.minimum(np.abs(x), 40.0)
     t = (distance - 4) / (distance + 4)
@@ -149,7 +149,7 @@ def _normal_cdf(x):
     return np.where(x < 0, tail, 1 - tail)
 
 
-_normal_cdf.defvjp(lambda out, x: lambda g: g * _normal_density(x))
+normal_cdf.defvjp(lambda out, x: lambda g: g * _normal_density(x))
 
 # For x >= 0, (x + 4)·exp(x²/2)·Φ(−x) as a polynomial in t = (x − 4)/(x + 4), which is in [−1, 1): interpolated at
 # Chebyshev points in 40 digits, its error is below 2e-16 of the value.

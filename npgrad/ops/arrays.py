@@ -23,7 +23,7 @@ def as_same_floats(*arrays: Any) -> list[np.ndarray]:
     return [a.astype(np.result_type(*floats), copy=False) for a in floats]
 
 
-def as_ids(ids: Any, name: str, count: int) -> np.ndarray:
+def as_ids(ids: Any, name: str, count: int, remedy: str) -> np.ndarray:
     """ids as an integer array whose every entry is in range(count); IndexError names the first that is not."""
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iu":
@@ -32,5 +32,5 @@ def as_ids(ids: Any, name: str, count: int) -> np.ndarray:
         ids = ids.astype(np.intp)  # np.array([]) is of floats, but holds none
     if ids.size and not (ids.min() >= 0 and ids.max() < count):
         wrong = ids[(ids < 0) | (ids >= count)].flat[0]
-        raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them")
+        raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them: {remedy}")
     return ids

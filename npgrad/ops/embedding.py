@@ -38,4 +38,5 @@ def _(out, table, ids):
 def _checked(table, ids):
     if table.ndim < 1:
         raise ValueError("an embedding table must have shape (rows, width), but this one is a single number")
-    return as_ids(ids, f"ids of a table of {table.shape[0]} rows", table.shape[0])
+    rows = table.shape[0]
+    return as_ids(ids, f"ids of a table of {rows} rows", rows, "make the table longer, or look where the id is from")

@@ -66,4 +66,5 @@ def _checked(logits, targets, ignore_index):
         )
     flat = targets.reshape(-1)
     counted = np.arange(flat.size) if ignore_index is None else np.flatnonzero(flat != ignore_index)
-    return as_ids(flat[counted], f"targets for {logits.shape[-1]} logits", logits.shape[-1]), counted
+    count = logits.shape[-1]
+    return as_ids(flat[counted], f"targets for {count} logits", count, "ignore_index=… leaves tokens out"), counted
