@@ -58,7 +58,7 @@ def _is_unique(part):
 def _places(index, shape):
     """Where in the flattened array the elements of x[index] are."""
     if isinstance(index, (np.ndarray, list)):
-        rows, width = np.asarray(index), math.prod(shape[1:])
+        rows, width = np.asarray(index).astype(np.intp), math.prod(shape[1:])  # int8 would overflow below
         rows = np.where(rows < 0, rows + shape[0], rows)
         return rows[..., None] * width + np.arange(width)
     return np.arange(math.prod(shape)).reshape(shape)[index]

@@ -47,6 +47,8 @@ def test_gradient_adds_up_what_each_row_received(rows, width, shape, kind, seed)
     expected = np.zeros_like(table)
     np.add.at(expected, ids, g)
     np.testing.assert_allclose(pullback(g)[0], expected, rtol=1e-12, atol=1e-13)
+    by_index = ng.grad(lambda table: np.sum(g * table[ids]))(table)
+    np.testing.assert_allclose(by_index, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("wrong", [5, -1, 300])
