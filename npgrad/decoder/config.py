@@ -1,0 +1,143 @@
+"""What a checkpoint's config.json says about a decoder, under the names that Llama's has.
+
+A `Config` that exists is consistent: sizes that don't fit each other, and settings that this decoder doesn't have,
+are refused when it is made, so that no weights are read for nothing and none are used wrongly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from ..rope import DEFAULT_BASE, RotaryEmbedding
+
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The sizes and settings of a decoder.
+
+    num_key_value_heads is num_attention_heads, and head_dim is hidden_size / num_attention_heads, unless given.
+    rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes. attention_bias puts a bias on all four
+    projections of Llama's attention; model_type "qwen2" has them on queries, keys and values, and no choice.
+    ValueError, with the reason, for what is inconsistent or unknown.
+
+    >>> Config(vocab_size=9, hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2).head_dim
+    4
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int = None  # type: ignore[assignment]  # always an integer once made
+    head_dim: int = None  # type: ignore[assignment]
+    max_position_embeddings: int = 2048
+    rope_theta: float = DEFAULT_BASE
+    rope_scaling: Mapping[str, Any] | None = None
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    model_type: str = "llama"
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.model_type not in ARCHITECTURES:
+            raise ValueError(f"unknown architecture {self.model_type!r}: known are {', '.join(ARCHITECTURES)}")
+        if self.num_key_value_heads is None:
+            object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
+        if self.head_dim is None:
+            _whole("num_attention_heads", self.num_attention_heads)
+            if self.hidden_size % self.num_attention_heads:
+                raise ValueError(
+                    f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                    f"{self.num_attention_heads}: give head_dim"
+                )
+            object.__setattr__(self, "head_dim", self.hidden_size // self.num_attention_heads)
+        for field in dataclasses.fields(self):
+            if field.type == "int":
+                _whole(field.name, getattr(self, field.name))
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
+                f"{self.num_key_value_heads}: each key/value head serves the same number of query heads"
+            )
+        if not (isinstance(self.rms_norm_eps, (int, float)) and 0 <= self.rms_norm_eps < 1):
+            raise ValueError(f"rms_norm_eps must be a small number, at least 0, not {self.rms_norm_eps!r}")
+        object.__setattr__(self, "rope_scaling", dict(self.rope_scaling) if self.rope_scaling else None)
+        if (self.rope_scaling or {}).get("partial_rotary_factor", 1.0) != 1.0:
+            raise ValueError("partial_rotary_factor: a decoder of this shape rotates whole heads")
+        self.rotary(1)  # its errors name what is wrong with head_dim, rope_theta or rope_scaling
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Config:
+        """The Config of a config.json, in the older spelling (rope_theta, rope_scaling) or the newer (rope_parameters).
+
+        Keys that don't change what the decoder computes are ignored; ValueError for a setting that it doesn't have.
+        """
+        kind = given.get("model_type")
+        if kind is None:
+            kind = {name: kind for kind, name in ARCHITECTURES.items()}.get(*given.get("architectures") or ["unknown"])
+        if kind not in ARCHITECTURES:
+            named = kind or (given.get("architectures") or ["none given"])[0]
+            raise ValueError(f"unknown architecture {named!r}: known are {', '.join(ARCHITECTURES)}")
+        for key, only in {"hidden_act": "silu", "mlp_bias": False, "use_sliding_window": False,
+                          "quantization_config": None, "partial_rotary_factor": 1.0}.items():  # fmt: skip
+            if given.get(key, only) not in (only, None):
+                raise ValueError(f"{key} {given[key]!r} is not supported, only {only!r}")
+        names = [field.name for field in dataclasses.fields(cls)]
+        kept = {name: given[name] for name in names if given.get(name) is not None}
+        scaling = dict(given.get("rope_parameters") or given.get("rope_scaling") or {})
+        kept["rope_theta"] = scaling.pop("rope_theta", given.get("rope_theta") or DEFAULT_BASE)
+        kept["rope_scaling"] = None if scaling.get("rope_type", scaling.get("type")) in (None, "default") else scaling
+        missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in kept]
+        if missing:
+            raise ValueError(f"the config has no {', '.join(missing)}")
+        return cls(**{**kept, "model_type": kind})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What config.json holds, in the spelling that older and newer readers know."""
+        return {"architectures": [ARCHITECTURES[self.model_type]], "hidden_act": "silu", **dataclasses.asdict(self)}
+
+    @property
+    def input_bias(self) -> bool:
+        """Whether queries, keys and values have a bias."""
+        return self.attention_bias or self.model_type == "qwen2"
+
+    @property
+    def output_bias(self) -> bool:
+        """Whether attention's output projection has a bias."""
+        return self.attention_bias and self.model_type == "llama"
+
+    def rotary(self, length: int) -> RotaryEmbedding:
+        """The rotations, for sequences of up to `length` tokens: "longrope" has others for short ones.
+
+        Where a cache is used, `length` is its capacity, so that all its keys are rotated alike.
+        """
+        scaling = {"max_position_embeddings": self.max_position_embeddings, **(self.rope_scaling or {})}
+        capacity = self.max_position_embeddings
+        if scaling.get("rope_type", scaling.get("type")) == "longrope":
+            original = scaling.get("original_max_position_embeddings", capacity)
+            capacity = original if length <= original else capacity
+        return _rotary(self.head_dim, capacity, self.rope_theta, json.dumps(scaling))
+
+
+@functools.lru_cache(maxsize=16)
+def _rotary(dim: int, capacity: int, theta: float, scaling: str) -> RotaryEmbedding:
+    return RotaryEmbedding(dim, capacity, scaling={"rope_theta": theta, **json.loads(scaling)})
+
+
+def _whole(name: str, value: Any) -> None:
+    try:
+        good = not isinstance(value, bool) and operator.index(value) >= 1
+    except TypeError:
+        good = False
+    if not good:
+        raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")

@@ -1,0 +1,163 @@
+"""The decoder itself: parameters as a plain tree, and functions of them.
+
+Each block adds two branches to the residual stream: attention, where tokens read from those before them, and a
+feed-forward layer (SwiGLU), where each works alone; both look at the stream through a root-mean-square norm. Position
+enters by rotating queries and keys, in adjacent pairs. Matrices are (inputs, outputs), so that a layer is x @ w; with
+tied embeddings there is no "head", and the one table is used at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..ops import attention, cross_entropy, embedding, linear, rms_norm, swiglu
+from .cache import Cache
+from .config import Config
+
+IGNORED = -100  # the target that means "don't count this token", as everywhere in the field
+
+
+def skeleton(config: Config) -> dict[str, Any]:
+    """A tree like the parameters', with arrays of the right shapes that take no memory."""
+
+    def leaf(*shape: int) -> np.ndarray:
+        return np.broadcast_to(np.float32(0), shape)
+
+    width, hidden = config.hidden_size, config.intermediate_size
+    queries, shared = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+
+    def block() -> dict[str, np.ndarray]:
+        biases = {"bq": leaf(queries), "bk": leaf(shared), "bv": leaf(shared)} if config.input_bias else {}
+        if config.output_bias:
+            biases["bo"] = leaf(width)
+        return {
+            "attention_norm": leaf(width),
+            "wq": leaf(width, queries),
+            "wk": leaf(width, shared),
+            "wv": leaf(width, shared),
+            "wo": leaf(queries, width),
+            **biases,
+            "feed_forward_norm": leaf(width),
+            "gate": leaf(width, hidden),
+            "up": leaf(width, hidden),
+            "down": leaf(hidden, width),
+        }
+
+    head = {} if config.tie_word_embeddings else {"head": leaf(width, config.vocab_size)}
+    blocks = [block() for _ in range(config.num_hidden_layers)]
+    return {"embedding": leaf(config.vocab_size, width), "blocks": blocks, "norm": leaf(width), **head}
+
+
+def init(config: Config, seed: int, dtype: Any = np.float32) -> dict[str, Any]:
+    """Random parameters: matrices of standard deviation 1/√inputs, norms of ones, biases of zeros.
+
+    Those that write to the residual stream are smaller by √(2 · layers), which keeps its variance independent of
+    depth (Radford et al., "Language Models are Unsupervised Multitask Learners", section 2.3).
+
+    >>> config = Config(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+    >>> init(config, seed=0)["blocks"][0]["wq"].shape
+    (8, 8)
+    """
+    rng = np.random.default_rng(seed)
+    into_residual = (2 * config.num_hidden_layers) ** -0.5
+    scales = {"wo": into_residual, "down": into_residual, "head": 0.5}
+
+    def random(name: str, like: np.ndarray) -> np.ndarray:
+        if like.ndim == 1:
+            return np.full(like.shape, float("norm" in name), dtype)
+        return (rng.normal(size=like.shape) * scales.get(name, 1.0) * like.shape[0] ** -0.5).astype(dtype)
+
+    params = skeleton(config)
+    table = rng.normal(size=params["embedding"].shape)
+    table *= config.hidden_size**-0.5 if config.tie_word_embeddings else 1.0  # tied, it is the head too
+    blocks = [{name: random(name, like) for name, like in block.items()} for block in params["blocks"]]
+    rest = {name: random(name, params[name]) for name in ("norm", "head") if name in params}
+    return {"embedding": table.astype(dtype), "blocks": blocks, **rest}
+
+
+def forward(
+    config: Config, params: Any, tokens: Any, *, cache: Cache | None = None, positions: Any = None, mask: Any = None
+) -> Any:
+    """The logits of each next token: tokens (batch, tokens) of integers, logits (batch, tokens, vocabulary).
+
+    With a cache, `tokens` are those after its `length`, which grows by their number; any division of a sequence into
+    such calls gives the logits of one call without a cache. positions (batch, tokens) or (tokens,) are where the
+    tokens stand, counted on from the cache's length unless given. mask (batch, keys) is boolean, False where a token
+    is padding, for the tokens in the cache and the new ones: for prompts padded on the left, give it and positions
+    that start at the first real token. Logits at padding mean nothing.
+
+    IndexError for a token outside the vocabulary; ValueError if something doesn't fit, with nothing written.
+    """
+    x = None
+    for x in hidden_states(config, params, tokens, cache=cache, positions=positions, mask=mask):  # noqa: B007
+        pass
+    return head(params, x)
+
+
+def loss(config: Config, params: Any, tokens: Any, targets: Any) -> Any:
+    """The mean cross-entropy, in nats, of `targets`: (batch, tokens), each the token after the one in `tokens`.
+
+    Targets of −100 are not counted.
+    """
+    return cross_entropy(forward(config, params, tokens), targets, ignore_index=IGNORED)
+
+
+def hidden_states(
+    config: Config, params: Any, tokens: Any, *, cache: Cache | None = None, positions: Any = None, mask: Any = None
+) -> Iterator[Any]:
+    """The residual stream (batch, tokens, hidden_size): embedded, then after each block, the last one normed.
+
+    Arguments are those of `forward`. A cache's length grows when the last state has been taken.
+    """
+    tokens = np.asarray(tokens)
+    if tokens.ndim != 2:
+        raise ValueError(f"tokens must have shape (batch, tokens), not {tokens.shape}")
+    batch, count = tokens.shape
+    start = 0 if cache is None else cache.length
+    if cache is not None:
+        cache.check(batch, count)
+    if mask is not None:
+        mask = np.asarray(mask)
+        if mask.shape != (batch, start + count):
+            raise ValueError(f"mask must have shape (batch, keys), here {(batch, start + count)}, not {mask.shape}")
+        mask = mask[:, None, None, :]
+    if cache is not None:
+        length = cache.capacity
+    else:
+        length = count if positions is None else int(np.max(positions, initial=-1)) + 1
+    rope = config.rotary(length)
+
+    def rotate(x: Any) -> Any:
+        return rope.rotate(x, start) if positions is None else rope.rotate(x, positions=positions)
+
+    x = embedding(params["embedding"], tokens)
+    for layer, block in enumerate(params["blocks"]):
+        yield x
+        h = rms_norm(x, block["attention_norm"], eps=config.rms_norm_eps)
+        x = x + _attend(config, block, h, rotate, mask, cache, layer)
+        h = rms_norm(x, block["feed_forward_norm"], eps=config.rms_norm_eps)
+        x = x + linear(swiglu(linear(h, block["gate"]), linear(h, block["up"])), block["down"])
+    if cache is not None:
+        cache.length += count
+    yield rms_norm(x, params["norm"], eps=config.rms_norm_eps)
+
+
+def head(params: Any, x: Any) -> Any:
+    """The logits of the last hidden state."""
+    return linear(x, params["head"] if "head" in params else params["embedding"].T)
+
+
+def _attend(config, block, h, rotate, mask, cache, layer):
+    def heads(letter, count):  # (batch, tokens, hidden) -> (batch, heads, tokens, head_dim)
+        x = linear(h, block["w" + letter], block.get("b" + letter))
+        return x.reshape(*x.shape[:-1], count, config.head_dim).swapaxes(1, 2)
+
+    q = rotate(heads("q", config.num_attention_heads))
+    k, v = rotate(heads("k", config.num_key_value_heads)), heads("v", config.num_key_value_heads)
+    if cache is not None:
+        k, v = cache.extend(layer, k, v)
+    out = attention(q, k, v, mask=mask).swapaxes(1, 2)
+    return linear(out.reshape(*out.shape[:2], -1), block["wo"], block.get("bo"))
