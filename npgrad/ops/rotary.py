@@ -8,12 +8,15 @@ tables come from is `npgrad.rope`'s affair.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..primitive import primitive
 from .arrays import as_floats
+
+BUFFER = 8192  # items: np.getbufsize()
 
 
 class RotaryError(ValueError):
@@ -46,23 +49,29 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
     if layout == "half":
         return _turn_halves(x, cosines, sines, inverse)
     factors = np.empty(cosines.shape, np.result_type(x.dtype, np.complex64))
-    factors.real = cosines
-    (np.negative if inverse else np.positive)(sines, out=factors.imag)
+    factors.real, factors.imag = cosines, -sines if inverse else sines
     part = factors.real.dtype  # x's own, or native float32 for float16, of which there are no complex numbers
     as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
     pairs = (x if as_it_is else np.ascontiguousarray(x, part)).view(factors.dtype)
-    return np.multiply(pairs, factors, order="C").view(part).astype(x.dtype, copy=False)
+    return _times(pairs, factors).view(part).astype(x.dtype, copy=False)
 
 
 def _turn_halves(x, cosines, sines, inverse):
     """x · (cos, cos) + (b, a) · (−sin, sin): whole rows at a time, which is twice as fast as half rows."""
     a, b = _pairs(x, "half")
     signs = (sines, -sines) if inverse else (-sines, sines)
-    out = np.multiply(x, np.concatenate([cosines, cosines], axis=-1, dtype=x.dtype), order="C")
-    exchanged = np.concatenate([b, a], axis=-1)
-    own = exchanged if exchanged.shape == out.shape else None
-    out += np.multiply(exchanged, np.concatenate(signs, axis=-1, dtype=x.dtype), out=own)
+    out = _times(x, np.concatenate([cosines, cosines], axis=-1, dtype=x.dtype))
+    out += _times(np.concatenate([b, a], axis=-1), np.concatenate(signs, axis=-1, dtype=x.dtype))
     return out
+
+
+def _times(x, table):
+    """x · table. NumPy copies a table shorter than its buffer again and again, so a short one is repeated first."""
+    if table.ndim > 2 or not 0 < table.size < BUFFER <= x.size or not x.flags.c_contiguous:
+        return np.multiply(x, table, order="C")
+    repeats = math.gcd(x.size // table.size, 1 << ((BUFFER - 1) // table.size).bit_length())
+    rows = np.tile(table.ravel(), repeats)
+    return np.multiply(x.reshape(-1, rows.size), rows).reshape(x.shape)
 
 
 def _x_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):

@@ -247,3 +247,15 @@ def test_the_pullback_keeps_the_tables_alone():
     rule = getattr(pullback, "func", pullback)
     saved = [cell.cell_contents for cell in rule.__closure__ if isinstance(cell.cell_contents, np.ndarray)]
     assert {id(a) for a in saved} == {id(C), id(S)}
+
+
+@pytest.mark.parametrize("layout", ["adjacent", "half"])
+@pytest.mark.parametrize(("lanes", "tokens"), [(1, 300), (6, 64), (7, 64), (64, 3), (64, 64), (2, 300)])
+def test_many_lanes_are_rotated_like_one(layout, lanes, tokens):
+    """Short tables are repeated for speed where there is much to turn; that must not show."""
+    x = np.random.default_rng(0).normal(size=(lanes, tokens, 64)).astype(np.float32)
+    cosines, sines = tables(tokens, 32)
+    out = ng.rotary_pairs(x, cosines, sines, layout=layout)
+    expected = np.stack([ng.rotary_pairs(lane, cosines, sines, layout=layout) for lane in x])
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(out, written_out(x, cosines.astype("f"), sines.astype("f"), layout), rtol=0, atol=2e-6)
