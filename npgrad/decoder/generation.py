@@ -1,4 +1,8 @@
-"""Generation: from logits to the next token, over and over, with a cache."""
+"""Generation: token after token from the logits, greedily or at random, for one prompt or several at once.
+
+Prompts of different lengths are padded on the left, so that all continue at the same column; a mask hides the padding
+and positions start at each prompt's own first token, so each continues as it would alone.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,16 @@ import numpy as np
 
 from .cache import Cache
 from .config import Config
-from .model import forward
+from .model import head, hidden_states
+
+FINISHED = -1  # what a batch yields for a prompt that has come to its end
+ROUNDING = 1e-12  # of a sum of probabilities in float64
 
 
 def generate(
     config: Config,
     params: Any,
-    prompt: Sequence[int] | Sequence[Sequence[int]],
+    prompt: Any,
     *,
     max_new_tokens: int,
     temperature: float = 0.0,
@@ -24,103 +31,142 @@ def generate(
     top_p: float | None = None,
     repetition_penalty: float = 1.0,
     stop: Collection[int] = (),
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
 ) -> Iterator[Any]:
-    """An iterator over new token ids, one at a time as they are made; over arrays of them for a list of prompts.
+    """Continue a prompt: an iterator of token ids, each computed when it is asked for.
 
-    Temperature 0 always takes the likeliest token, the first of equals. Otherwise tokens are drawn from `probabilities`.
-    repetition_penalty divides the positive logits of tokens that have occurred, and multiplies the negative ones
-    (Keskar et al., "CTRL", arXiv:1909.05858, section 4.1). A token in `stop` is the last. Prompts of different lengths are
-    padded on the left, which changes nothing: row i is what its prompt alone gives with seed + i; once a row has stopped its
-    entries are −1. ValueError for settings out of range, empty prompts, and more tokens than max_position_embeddings.
+    prompt is a list of token ids, or a batch: a list of such lists, of any lengths. For a batch, items are integer
+    arrays (batch,), −1 for prompts that are finished. A token in `stop` ends its prompt and is given out.
+    Tokens are drawn from `probabilities`; repetition_penalty divides the positive logits of tokens that were there
+    before, in the prompt too, and multiplies the negative ones (Keskar et al., "CTRL", arXiv:1909.05858). Each prompt
+    of a batch draws from its own generator, as it would alone: give one seed for each to have different samples of
+    equal prompts. ValueError, before anything is computed, for settings that make no sense, an empty prompt, and a
+    prompt that with max_new_tokens exceeds max_position_embeddings.
+
+    >>> from npgrad.decoder import init
+    >>> config = Config(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+    >>> len(list(generate(config, init(config, seed=0), [1, 2, 3], max_new_tokens=5)))
+    5
     """
-    probabilities(
-        np.zeros(config.vocab_size), temperature=temperature, top_k=top_k, top_p=top_p
-    )  # refuses bad settings
-    if not 0 < repetition_penalty < np.inf:
-        raise ValueError(f"repetition_penalty must be a number above 0, not {repetition_penalty}")
+    prompt = prompt.tolist() if isinstance(prompt, np.ndarray) else list(prompt)
+    batched = bool(prompt) and all(isinstance(row, (list, tuple, np.ndarray)) for row in prompt)
+    rows = [np.asarray(row) for row in (prompt if batched else [prompt])]
+    for row in rows:
+        if row.ndim != 1 or row.size == 0 or row.dtype.kind not in "iu":
+            raise ValueError("a prompt must be a list of at least one token id, and a batch a list of such lists")
+        if row.min() < 0 or row.max() >= config.vocab_size:
+            raise IndexError(
+                f"token ids must be in 0..{config.vocab_size - 1}: the prompt has {row.min()} to {row.max()}"
+            )
     if operator.index(max_new_tokens) < 0:
         raise ValueError(f"max_new_tokens must be at least 0, not {max_new_tokens}")
-    single = len(prompt) > 0 and np.ndim(prompt[0]) == 0
-    rows = [np.asarray(row) for row in ([prompt] if single else prompt)]
-    if not rows or any(row.ndim != 1 or row.size == 0 for row in rows):
-        raise ValueError("a prompt must be a sequence of at least one token id, or a list of such sequences")
-    longest = max(map(len, rows))
+    longest = max(row.size for row in rows)
     if longest + max_new_tokens > config.max_position_embeddings:
         raise ValueError(
-            f"a prompt of {longest} tokens and {max_new_tokens} new ones exceed max_position_embeddings, "
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones exceed max_position_embeddings "
             f"{config.max_position_embeddings}"
         )
+    if not 0 < repetition_penalty < np.inf:
+        raise ValueError(f"repetition_penalty must be a finite number above 0, not {repetition_penalty}")
+    _check_settings(temperature, top_k, top_p)
+    seeds = [seed] * len(rows) if np.ndim(seed) == 0 else list(seed)  # type: ignore[arg-type]
+    if len(seeds) != len(rows):
+        raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts: give one for all, or one for each")
+    generators = [np.random.default_rng(s) for s in seeds]
 
-    def choose(scores: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> int:
-        if repetition_penalty != 1.0:
-            scores[seen] *= np.where(scores[seen] < 0, repetition_penalty, 1 / repetition_penalty)
-        return _draw(probabilities(scores, temperature=temperature, top_k=top_k, top_p=top_p), rng)
+    def choose(logits: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> int:
+        if repetition_penalty != 1:
+            logits = np.where(
+                seen, np.where(logits > 0, logits / repetition_penalty, logits * repetition_penalty), logits
+            )
+        return draw(probabilities(logits, temperature=temperature, top_k=top_k, top_p=top_p), rng)
 
-    def steps() -> Iterator[np.ndarray]:
-        tokens = np.zeros((len(rows), longest), np.int64)
-        mask = np.ones((len(rows), longest + max_new_tokens), bool)
-        for i, row in enumerate(rows):
-            tokens[i, longest - len(row) :] = row
-            mask[i, : longest - len(row)] = False
-        padded = None if mask.all() else mask
-        cache = Cache(config, len(rows), max(longest + max_new_tokens, 1), params["embed"].dtype)
-        rngs = [np.random.default_rng(seed + i) for i in range(len(rows))]
-        seen, done = [*rows], np.zeros(len(rows), bool)
-        for _ in range(max_new_tokens):
-            end = cache.length + tokens.shape[1]
-            logits = forward(config, params, tokens, cache=cache, mask=None if padded is None else padded[:, :end])
-            new = np.full(len(rows), -1)
-            for i in np.flatnonzero(~done):
-                new[i] = choose(logits[i, -1].astype(np.float64), seen[i], rngs[i])
-                seen[i] = np.append(seen[i], new[i])
-                done[i] = new[i] in stop
-            yield new
-            if done.all():
-                return
-            tokens = np.maximum(new, 0)[:, None]  # a row that has stopped goes on with anything: nobody reads it
-
-    return (int(new[0]) for new in steps()) if single else steps()
+    steps = _steps(config, params, rows, max_new_tokens, choose, frozenset(stop), generators)
+    return steps if batched else (int(step[0]) for step in steps)
 
 
 def probabilities(
     logits: Any, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> np.ndarray:
-    """The distribution that the next token is drawn from, (vocabulary,) float64, given its logits (vocabulary,).
+    """What the next token is drawn from, in float64: softmax(logits / temperature), cut off and made to sum to 1.
 
-    softmax(logits / temperature), all on the first of the largest at temperature 0; of that only the top_k likeliest,
-    then only the smallest set of likeliest tokens whose probabilities sum to at least top_p (Holtzman et al., "The
-    Curious Case of Neural Text Degeneration", arXiv:1904.09751, section 3.1). Of equals the first go first. top_k
-    beyond the vocabulary keeps all. ValueError for settings out of range and for NaN among the logits.
+    logits are (vocabulary,). At temperature 0 the most likely token has it all, the first one among equals. Kept are
+    the top_k most likely tokens, then the fewest of these whose probabilities reach top_p (Holtzman et al., "The
+    Curious Case of Neural Text Degeneration", arXiv:1904.09751); of equal ones the first. ValueError for a top_k
+    below 1, a top_p outside (0, 1], a negative temperature, and logits without a finite maximum.
 
-    >>> probabilities(np.log([0.3, 0.1, 0.1, 0.5]), top_p=0.75).round(3)
+    >>> probabilities(np.log([0.3, 0.1, 0.1, 0.5]), top_p=0.75)
     array([0.375, 0.   , 0.   , 0.625])
     """
-    if not 0 <= temperature < np.inf:
-        raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
-    if top_k is not None and operator.index(top_k) < 1:
-        raise ValueError(f"top_k must be at least 1, or None to keep all tokens, not {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be above 0 and at most 1, not {top_p}")
-    logits = np.asarray(logits, np.float64)
-    if np.isnan(logits).any() or np.max(logits) == np.inf:
-        raise ValueError("there are NaN or infinite logits: the parameters or the training have gone wrong")
-    order = np.argsort(-logits, kind="stable")
-    kept = np.zeros(logits.shape)
+    _check_settings(temperature, top_k, top_p)
+    logits = np.asarray(logits, float)
+    top = np.max(logits)
+    if not np.isfinite(top):
+        raise ValueError(
+            f"no token can be drawn from logits whose largest is {top}: the parameters may have overflowed"
+        )
     if temperature == 0:
-        kept[order[0]] = 1
-        return kept
-    order = order[:top_k]
-    weights = np.exp((logits[order] - logits[order[0]]) / temperature)
-    weights /= weights.sum()
+        p = np.zeros(logits.shape)
+        p[np.argmax(logits)] = 1
+        return p
+    with np.errstate(over="ignore", under="ignore"):
+        p = np.exp((logits - top) / temperature)
+    order = np.argsort(-p, kind="stable")
+    if top_k is not None:
+        p[order[top_k:]] = 0
+    p /= p.sum()
     if top_p is not None and top_p < 1:
-        weights = weights[np.cumsum(weights) - weights < top_p]
-        weights /= weights.sum()
-    kept[order[: len(weights)]] = weights
-    return kept
+        before = np.cumsum(p[order]) - p[order]
+        p[order[before >= top_p - ROUNDING]] = 0
+        p /= p.sum()
+    return p
 
 
-def _draw(weights: np.ndarray, rng: np.random.Generator) -> int:
-    """A token by inversion, which needs no exact sum of 1."""
-    total = np.cumsum(weights)
-    return int(np.searchsorted(total, rng.random() * total[-1], side="right").clip(max=np.flatnonzero(weights)[-1]))
+def draw(p: np.ndarray, rng: np.random.Generator) -> int:
+    """An index with probability proportional to p, whatever rounding has done to its sum; never one with none."""
+    kept = np.flatnonzero(p)
+    sums = np.cumsum(p[kept])
+    return int(kept[min(np.searchsorted(sums, rng.random() * sums[-1], side="right"), len(kept) - 1)])
+
+
+def _check_settings(temperature, top_k, top_p):
+    if not 0 <= temperature < np.inf:
+        raise ValueError(f"temperature must be a finite number of at least 0, which means greedy, not {temperature}")
+    if top_k is not None and operator.index(top_k) < 1:
+        raise ValueError(f"top_k must be at least 1, or None for all tokens, not {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, or None, not {top_p}")
+
+
+def _steps(config, params, rows, count, choose, stop, generators):
+    """Arrays (batch,) of new tokens."""
+    if count == 0:
+        return
+    batch, longest = len(rows), max(row.size for row in rows)
+    starts = np.array([longest - row.size for row in rows])[:, None]
+    columns = np.arange(longest + count)
+    visible = columns >= starts
+    padded = bool(starts.any())
+    seen = np.zeros((batch, config.vocab_size), bool)
+    tokens = np.zeros((batch, longest), np.int64)
+    for i, row in enumerate(rows):
+        tokens[i, longest - row.size :] = row
+        seen[i, row] = True
+    cache = Cache(config, batch, longest + count, params["embedding"].dtype)
+    going = np.ones(batch, bool)
+    while True:
+        end = cache.length + tokens.shape[1]
+        more = {"positions": np.maximum(columns[cache.length : end] - starts, 0), "mask": visible[:, :end]}
+        x = None
+        for x in hidden_states(config, params, tokens, cache=cache, **(more if padded else {})):  # noqa: B007
+            pass
+        logits = head(params, x[:, -1])
+        chosen = np.full(batch, FINISHED)
+        for i in np.flatnonzero(going):
+            chosen[i] = choose(logits[i], seen[i], generators[i])
+            seen[i, chosen[i]] = True
+            going[i] = chosen[i] not in stop
+        yield chosen
+        if not going.any() or end + 1 >= longest + count:
+            return
+        tokens = np.maximum(chosen, 0)[:, None]
