@@ -20,6 +20,8 @@ def as_floats(x: Any) -> Any:
 def as_same_floats(*arrays: Any) -> list[np.ndarray]:
     """Plain arrays as floats of one precision, the highest among them: what in-place work needs."""
     floats = [as_floats(a) for a in arrays]
+    if all(a.dtype == floats[0].dtype for a in floats):
+        return floats
     return [a.astype(np.result_type(*floats), copy=False) for a in floats]
 
 

@@ -7,6 +7,7 @@ gradient; a row that contains +inf has no softmax, so that softmax and log_softm
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -131,8 +132,14 @@ def row_sums(e: np.ndarray) -> np.ndarray:
 
 def in_range(total: np.ndarray) -> bool:
     """Whether sums of unshifted exponentials are far enough from overflow and underflow to divide by them."""
-    limits = np.finfo(total.dtype)
-    return bool(total.min() > limits.tiny**0.5 and total.max() < limits.max**0.5)
+    least, most = _range(total.dtype)
+    return bool(total.min() > least and total.max() < most)
+
+
+@functools.cache
+def _range(dtype):
+    limits = np.finfo(dtype)
+    return limits.tiny**0.5, limits.max**0.5
 
 
 def _dot(x, y, axis):
