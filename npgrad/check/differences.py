@@ -56,13 +56,15 @@ class Evaluator:
     """A subject's outputs, as one flat vector, at a copy of its inputs that may be moved in place.
 
     `u` is the flat cotangent, `start` the outputs at the given inputs, `rounding` each output's error by rounding.
-    Outputs that are NaN to begin with are left out.
+    Outputs that are NaN to begin with are left out. An evaluator `like` one nearby takes its precision and rounding.
     """
 
-    def __init__(self, subject: Subject, cotangents: list[np.ndarray], extended: bool):
+    def __init__(
+        self, subject: Subject, cotangents: list[np.ndarray], extended: bool = True, like: Evaluator | None = None
+    ):
         self.subject, self.cotangents = subject, cotangents
-        self.dtype = _widest(subject) if extended else np.dtype(float)
-        self.points = (1, -1, 2, -2) if extended else (1, -1)
+        self.dtype: np.dtype = like.dtype if like else _widest(subject) if extended else np.dtype(float)
+        self.points: tuple[int, ...] = like.points if like else (1, -1, 2, -2) if extended else (1, -1)
         self.leaves = [np.array(x, self.dtype, order="C") for x in subject.leaves]
         self.evaluate = subject.bind(self.leaves)
         outputs = self.evaluate()
@@ -73,7 +75,7 @@ class Evaluator:
         if self.undefined is not None:
             self.u = np.where(self.undefined, 0, self.u)
             self.start = np.where(self.undefined, 0, self.start)
-        self.rounding = _rounding(self)
+        self.rounding: np.ndarray = like.rounding if like else _rounding(self)
         self.weighted_rounding = np.abs(self.u) * self.rounding
 
     def __call__(self) -> np.ndarray:
@@ -127,7 +129,7 @@ def _flat(outputs: list[np.ndarray]) -> np.ndarray:
 def _widest(subject: Subject) -> np.dtype:
     """long double if it is wider than float64 and the function really works in it, else float64."""
     wide, plain = np.dtype(np.longdouble), np.dtype(float)
-    if np.finfo(wide).eps >= np.finfo(plain).eps:
+    if np.finfo(np.longdouble).eps >= np.finfo(float).eps:
         return plain
     expected = subject.bind([np.array(x, plain, order="C") for x in subject.leaves])()
     try:
@@ -157,7 +159,7 @@ def _rounding(evaluator: Evaluator) -> np.ndarray:
 
 
 def roughness(rows: np.ndarray) -> np.ndarray:
-    """The size of what isn't smooth in values at equal distances, along the first axis: of sixth differences, scaled."""
+    """The size of what isn't smooth in values at equal distances (first axis): sixth differences, scaled."""
     rows = np.where(np.isfinite(rows).all(axis=0), rows, 0)
     differences = np.array([np.tensordot(DIFFERENCE, rows[i : i + ORDER + 1], 1) for i in range(len(rows) - ORDER)])
     return np.max(np.abs(differences), axis=0, initial=0) / math.sqrt(math.comb(2 * ORDER, ORDER))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .differences import Evaluator, refine, typical
-from .verdicts import FAIL, Tolerance, coarse, judge, negligible, relative, underflow
+from .verdicts import FAIL, Pulled, Tolerance, coarse, judge, negligible, relative, underflow
 
 
 class Direction(NamedTuple):
@@ -25,14 +25,6 @@ class Direction(NamedTuple):
     error: float
     slope: float | None
     verdict: int
-
-
-class Pulled(NamedTuple):
-    """What the pullback said: gradients, how they move by rounding, and the precision it works in."""
-
-    gradients: list[np.ndarray]
-    moves: list[np.ndarray]
-    epsilon: float
 
 
 def random_direction(evaluator: Evaluator, rng: np.random.Generator) -> list[np.ndarray]:
@@ -56,15 +48,14 @@ def check_direction(
     refined = refine(evaluator, values, 0.0, 0.25, 1.0, goal, analytic)
     summed = math.sqrt(float(sum(np.sum(p * p) for p in parts)))
     refined = refined._replace(scale=max(refined.scale, summed))
-    moved = math.sqrt(float(sum(np.sum((m * np.asarray(d, float)) ** 2) for m, d in zip(pulled.moves, direction))))
-    floor = max(
-        (float(np.max(negligible(evaluator, i, pulled.epsilon), initial=0)) for i in range(len(parts))), default=0
-    )
-    rounding = np.array([pulled.epsilon * evaluator.magnitude / 64])
+    floors = [float(np.max(negligible(evaluator, i, pulled.epsilon), initial=0)) for i in range(len(parts))]
     tolerance = Tolerance(
-        goal, coarse(pulled.epsilon), np.array([moved]), refined.scale, np.array([floor]), rounding,
-        underflow(evaluator.subject),
+        goal, coarse(pulled.epsilon), np.zeros(1), refined.scale, np.array([max(floors, default=0.0)]),
+        np.array([pulled.epsilon * evaluator.magnitude / 64]), underflow(evaluator.subject),
     )  # fmt: skip
+    if judge(analytic, refined, tolerance, 0) == FAIL:
+        moved = sum(np.sum((m * np.asarray(d, float)) ** 2) for m, d in zip(pulled.moves, direction))
+        tolerance = tolerance._replace(sensitivity=np.array([math.sqrt(float(moved))]))
     verdict = judge(analytic, refined, tolerance, 0)
     allowed = float(tolerance.allowance(0, np.asarray(refined.scale)))
     slope = _taylor(evaluator, direction, analytic, allowed) if remainder else None

@@ -16,12 +16,12 @@ import numpy as np
 from ..transforms import argument_names, jvp
 from .contract import Breach, breaches
 from .differences import Evaluator, refine_coordinate, stacked, wander
-from .directions import Pulled, bisect, check_direction, random_direction
+from .directions import bisect, check_direction, random_direction
 from .locate import locate, prepare, record_breaches, trace
 from .progress import Progress
 from .report import Report, Worst, index_in
 from .subject import Slots, Subject, float_leaves, name_of, of_function, of_pair, of_pullback, signed_cotangents
-from .verdicts import FAIL, NAMES, judge_leaf, relative
+from .verdicts import FAIL, NAMES, Pulled, judge_leaf, relative
 
 
 def check_grads(
@@ -106,8 +106,8 @@ def _check(
     for _, broken in record_breaches(entries, seed):
         report.breaches += broken
     if not any(b.kind == "shape" for b in report.breaches):
-        evaluator, cotangents, pulled = prepare(subject, seed, extended)
-        report.breaches += breaches(evaluator, cotangents, pulled.epsilon, seed)
+        evaluator, pulled = prepare(subject, seed, extended)
+        report.breaches += breaches(evaluator, pulled, seed)
         if batched:
             _probe(evaluator)
         if not any(b.kind in ("count", "shape") for b in report.breaches):
@@ -116,18 +116,21 @@ def _check(
             else:
                 _some_directions(evaluator, pulled, report, directions, seed)
     if report.verdict == "pass":
-        report.breaches += _elsewhere(subject, seed, extended)
+        report.breaches += _elsewhere(evaluator, pulled, seed)
     if report.verdict == "fail":
         report.culprit = locate(entries, seed)
         report.traced = subject.call is not None
 
 
-def _elsewhere(subject: Subject, seed: int, extended: bool) -> list[Breach]:
+def _elsewhere(evaluator: Evaluator, pulled: Pulled, seed: int) -> list[Breach]:
     """A breach if what is right at the inputs is wrong beside them, because something kept the first inputs."""
     rng = np.random.default_rng([seed, 5])
-    moved = [np.asarray(x * (1 + 2.0**-7 * rng.uniform(size=x.shape)), x.dtype) for x in subject.leaves]
+    leaves = evaluator.subject.leaves
+    moved = [np.asarray(x * (1 + 2.0**-7 * rng.uniform(size=x.shape)), x.dtype) for x in leaves]
+    subject = evaluator.subject._replace(leaves=moved)
     try:
-        evaluator, _, pulled = prepare(subject._replace(leaves=moved), seed, extended)
+        pulled = Pulled(subject, pulled.cotangents, pulled.epsilon, seed)
+        evaluator = Evaluator(subject, pulled.cotangents, like=evaluator)
     except (ValueError, ArithmeticError):  # a function may have its reasons to refuse other inputs
         return []
     if not all(np.isfinite(y).all() for y in (*pulled.gradients, evaluator.start)):
@@ -141,8 +144,8 @@ def _elsewhere(subject: Subject, seed: int, extended: bool) -> list[Breach]:
 def _all_coordinates(evaluator: Evaluator, pulled: Pulled, report: Report, batched: bool, progress: bool) -> None:
     total = sum(x.size for x in evaluator.leaves)
     with Progress(total, report.name, enabled=progress) as advance:
-        for leaf, (gradient, moves) in enumerate(zip(pulled.gradients, pulled.moves)):
-            stages = judge_leaf(evaluator, leaf, gradient, moves, pulled.epsilon, batched, advance)
+        for leaf in range(len(evaluator.leaves)):
+            stages = judge_leaf(evaluator, leaf, pulled, batched, advance)
             report.leaves.append(next(stages))
             for _ in stages:
                 pass
@@ -192,7 +195,7 @@ def _probe(evaluator: Evaluator) -> None:
 
 def _check_adjoint(f: Callable, args: tuple, subject: Subject, report: Report, seed: int) -> None:
     """<u, J v> = <J^T u, v>, the left side by forward mode."""
-    evaluator, cotangents, pulled = prepare(subject, seed)
+    evaluator, pulled = prepare(subject, seed)
     rng = np.random.default_rng([seed, 4])
     direction = [np.asarray(d, x.dtype) for d, x in zip(random_direction(evaluator, rng), subject.leaves)]
     slots = Slots(args, argument_names(f, len(args)))
@@ -201,7 +204,7 @@ def _check_adjoint(f: Callable, args: tuple, subject: Subject, report: Report, s
         return f(*slots.fill(list(arrays)))
 
     _, tangent = jvp(of_floats, tuple(subject.leaves), tuple(direction))
-    forward = [u * t for u, t in zip(cotangents, float_leaves(tangent))]
+    forward = [u * t for u, t in zip(pulled.cotangents, float_leaves(tangent))]
     backward = [g * v for g, v in zip(pulled.gradients, direction)]
     left, right = (float(sum(np.sum(p, dtype=float) for p in parts)) for parts in (forward, backward))
     size = float(sum(np.sum(np.abs(p), dtype=float) for p in (*forward, *backward)))

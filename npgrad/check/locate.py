@@ -17,11 +17,11 @@ from ..tape import Record, Tape, _fit
 from ..variable import Variable
 from .contract import Breach, breaches, forms
 from .differences import Evaluator
-from .directions import Pulled, check_direction, random_direction
+from .directions import check_direction, random_direction
 from .hints import hint
 from .outputs import ByOutput
 from .subject import Subject, float_leaves, is_float, of_pullback, signed_cotangents
-from .verdicts import FAIL, Coordinates, judge_leaf, sensitivity, working_epsilon
+from .verdicts import FAIL, Coordinates, Pulled, judge_leaf, working_epsilon
 
 MOST_COORDINATES = 4096  # of one record, when its failing coordinates are counted
 
@@ -217,23 +217,21 @@ def _subject_of(entry: Entry, order: int, seed: int) -> Subject:
     return of_pullback(call, tuple(subject.leaves), signed_cotangents(subject, seed))
 
 
-def prepare(subject: Subject, seed: int, extended: bool = True) -> tuple[Evaluator, list, Pulled]:
-    """An evaluator, cotangents, and what the pullback says to them."""
+def prepare(subject: Subject, seed: int, extended: bool = True) -> tuple[Evaluator, Pulled]:
+    """An evaluator for the differences, and what the pullback says."""
     cotangents = signed_cotangents(subject, seed)
     evaluator = Evaluator(subject, cotangents, extended)
-    outputs, pullback = subject.vjp(subject.leaves)
-    epsilon = working_epsilon(subject, outputs, evaluator)
-    gradients = [np.array(g) for g in pullback([c.copy() for c in cotangents])]
-    return evaluator, cotangents, Pulled(gradients, sensitivity(subject, gradients, cotangents, epsilon, seed), epsilon)
+    epsilon = working_epsilon(subject, subject.vjp(subject.leaves)[0], evaluator)
+    return evaluator, Pulled(subject, cotangents, epsilon, seed)
 
 
 def _fails(subject: Subject, seed: int, thorough: bool) -> bool:
     if not subject.leaves:
         return False
-    evaluator, cotangents, pulled = prepare(subject, seed)
+    evaluator, pulled = prepare(subject, seed)
     if thorough:
         return any(c.count(FAIL) for c in _all_coordinates(evaluator, pulled))
-    if breaches(evaluator, cotangents, pulled.epsilon, seed):
+    if breaches(evaluator, pulled, seed):
         return True
     rng = np.random.default_rng([seed, 2])
     directions = [random_direction(evaluator, rng) for _ in range(2)]
@@ -242,8 +240,8 @@ def _fails(subject: Subject, seed: int, thorough: bool) -> bool:
 
 def _all_coordinates(evaluator: Evaluator, pulled: Pulled) -> list[Coordinates]:
     found = []
-    for leaf, (gradient, moves) in enumerate(zip(pulled.gradients, pulled.moves)):
-        *_, coordinates = judge_leaf(evaluator, leaf, gradient, moves, pulled.epsilon)
+    for leaf in range(len(pulled.gradients)):
+        *_, coordinates = judge_leaf(evaluator, leaf, pulled)
         found.append(coordinates)
     return found
 
@@ -251,8 +249,8 @@ def _all_coordinates(evaluator: Evaluator, pulled: Pulled) -> list[Coordinates]:
 def _describe(entry: Entry, others: int, order: int, seed: int) -> Culprit:
     """All that can be said about a record that fails."""
     subject = _subject_of(entry, order, seed)
-    evaluator, cotangents, pulled = prepare(subject, seed)
-    broken = breaches(evaluator, cotangents, pulled.epsilon, seed)
+    evaluator, pulled = prepare(subject, seed)
+    broken = breaches(evaluator, pulled, seed)
     shaped = all(np.shape(g) == x.shape for g, x in zip(pulled.gradients, subject.leaves))
     small = sum(x.size for x in subject.leaves) <= MOST_COORDINATES
     leaves = _all_coordinates(evaluator, pulled) if shaped and small else []
@@ -263,12 +261,13 @@ def _describe(entry: Entry, others: int, order: int, seed: int) -> Culprit:
         )  # fmt: skip
     leaf, c = max(failing, key=lambda item: _worst_share(item[1]))
     place = int(np.argmax(np.where(c.verdicts == FAIL, _share(c), -1)))
-    output, analytic, numeric = worst_output(evaluator, subject, leaf, place, cotangents)
+    output, analytic, numeric = worst_output(evaluator, subject, leaf, place)
     places = np.argwhere((c.verdicts == FAIL).reshape(c.shape))
     box = "[" + ", ".join(f"{a}:{b + 1}" for a, b in zip(places.min(axis=0), places.max(axis=0))) + "]"
+    guess = hint(entry, c, leaf, evaluator.cotangents[0]) if order == 1 else ""
     return Culprit(
         str(entry.primitive), entry.number, entry.line, c.path, _unravel(place, c.shape), output, analytic, numeric,
-        c.count(FAIL), c.verdicts.size, box, others, broken, hint(entry, c, leaf, cotangents[0]) if order == 1 else "",
+        c.count(FAIL), c.verdicts.size, box, others, broken, guess,
     )  # fmt: skip
 
 
@@ -286,12 +285,12 @@ def _unravel(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def worst_output(
-    evaluator: Evaluator, subject: Subject, leaf: int, place: int, cotangents: list
+    evaluator: Evaluator, subject: Subject, leaf: int, place: int
 ) -> tuple[tuple[int, ...] | None, float, float]:
     """The output whose derivative by one coordinate is furthest off, by halving the cotangent; both values there."""
-    parts = ByOutput(subject, cotangents)
+    parts = ByOutput(subject, evaluator.cotangents)
     values, x = evaluator.at(leaf, place), evaluator.leaves[leaf].reshape(-1)[place]
-    h = (abs(x) if x else 1) * evaluator.dtype.type(2.0**-10)
+    h = evaluator.dtype.type((abs(x) if x else 1) * 2.0**-10)
     once, twice = ((values(t) - values(-t)) / ((x + t) - (x - t)) for t in (h, 2 * h))
     column = np.nan_to_num(((4 * once - twice) / 3 * evaluator.u).astype(float))
     output, analytic = parts.furthest(leaf, place, np.arange(column.size), column)

@@ -2,13 +2,14 @@
 
 Both sides err by rounding, and neither may hide behind a generous tolerance. The pullback's allowance is a few
 eps**(2/3) of its own precision, times the size of what was summed, and what the gradient itself moves by when the
-inputs and the cotangent move by their last bits (`sensitivity`). The differences' allowance is their error estimate.
+inputs and the cotangent move by their last bits (`Pulled.moves`). The differences' allowance is their error estimate.
 If they differ by more than both: fail. If they agree but the estimate is too coarse to mean much: inconclusive.
 Where the one-sided slopes stay apart, any value between them is accepted: non-smooth.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -66,48 +67,52 @@ def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> fl
     return max(declared, hidden if hidden > 16 * float(np.finfo(float).eps) else 0.0)
 
 
-def sensitivity(subject: Subject, gradients: list, cotangents: list, epsilon: float, seed: int) -> list[np.ndarray]:
-    """What rounding does to each gradient: how it moves when inputs and cotangents move by their last bits, and how
-    far from smooth it is along a line."""
-    rng = np.random.default_rng(seed)
+class Pulled:
+    """What a subject's pullback says to some cotangents, and how far rounding may carry it from the truth."""
 
-    def at(leaves: list, cotangents: list) -> list:
-        found = subject.vjp(leaves)[1](cotangents)
-        return [np.where(np.isfinite(g), g, 0).astype(float) for g in found]
+    def __init__(self, subject: Subject, cotangents: list[np.ndarray], epsilon: float, seed: int):
+        self.subject, self.cotangents, self.epsilon, self.seed = subject, cotangents, epsilon, seed
+        self.gradients = [np.array(g) for g in subject.vjp(subject.leaves)[1]([c.copy() for c in cotangents])]
 
-    def jitter(x: np.ndarray) -> np.ndarray:
-        return np.asarray(x * (1 + 2 * epsilon * rng.normal(size=x.shape)), x.dtype)
+    @functools.cached_property
+    def moves(self) -> list[np.ndarray]:
+        """What rounding does to each gradient: how it moves when inputs and cotangents move by their last bits, and
+        how far from smooth it is along a line."""
+        rng = np.random.default_rng(self.seed)
+        leaves, epsilon = self.subject.leaves, self.epsilon
 
-    base = [np.where(np.isfinite(g), g, 0).astype(float) for g in gradients]
-    found = [np.zeros(g.shape) for g in gradients]
-    for _ in range(3):
-        moved = at([*map(jitter, subject.leaves)], [*map(jitter, cotangents)])
-        found = [np.fmax(d, np.abs(m - g)) for d, m, g in zip(found, moved, base)]
-    directions, spacing = wander(subject.leaves, rng), epsilon ** (1 / 6) / 2  # so that sixth powers don't show
-    lines = [
-        at(
-            [x + np.asarray(k * spacing, x.dtype) * d for x, d in zip(subject.leaves, directions)],
-            [c.copy() for c in cotangents],
-        )
-        for k in range(8)
-    ]
-    return [np.fmax(d, roughness(np.array(rows))) for d, rows in zip(found, zip(*lines))]
+        def at(leaves: list, cotangents: list) -> list:
+            found = self.subject.vjp(leaves)[1](cotangents)
+            return [np.where(np.isfinite(g), g, 0).astype(float) for g in found]
+
+        def jitter(x: np.ndarray) -> np.ndarray:
+            return np.asarray(x * (1 + 2 * epsilon * rng.normal(size=x.shape)), x.dtype)
+
+        base = [np.where(np.isfinite(g), g, 0).astype(float) for g in self.gradients]
+        found = [np.zeros(g.shape) for g in base]
+        for _ in range(3):
+            moved = at([*map(jitter, leaves)], [*map(jitter, self.cotangents)])
+            found = [np.fmax(d, np.abs(m - g)) for d, m, g in zip(found, moved, base)]
+        directions, spacing = wander(leaves, rng), epsilon ** (1 / 6) / 2  # so that sixth powers don't show
+        line = []
+        for k in range(8):
+            moved = [x + np.asarray(k * spacing, x.dtype) * d for x, d in zip(leaves, directions)]
+            line.append(at(moved, [c.copy() for c in self.cotangents]))
+        return [np.fmax(d, roughness(np.array(rows))) for d, rows in zip(found, zip(*line))]
 
 
 def judge_leaf(
     evaluator: Evaluator,
     leaf: int,
-    analytic: np.ndarray,
-    moves: np.ndarray,
-    epsilon: float,
+    pulled: Pulled,
     batched: bool = False,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Coordinates]:
-    """One leaf's verdicts: yields the same record whenever some more of it has been filled in."""
-    subject, n = evaluator.subject, analytic.size
-    a = np.asarray(analytic, evaluator.dtype).reshape(-1)
+    """One leaf's verdicts: yields the record at the start, and again when it has been filled in."""
+    x, analytic = evaluator.subject.leaves[leaf], pulled.gradients[leaf]
+    n, a = analytic.size, np.asarray(analytic, evaluator.dtype).reshape(-1)
     result = Coordinates(
-        subject.paths[leaf], analytic.shape, subject.leaves[leaf].dtype, a, np.full(n, np.nan, evaluator.dtype),
+        evaluator.subject.paths[leaf], analytic.shape, x.dtype, a, np.full(n, np.nan, evaluator.dtype),
         np.full(n, np.inf), np.zeros(n), np.full(n, UNCHECKED), {},
     )  # fmt: skip
     yield result
@@ -116,42 +121,57 @@ def judge_leaf(
         result.numeric[part], result.scale[part], result.error[part] = found.value, found.scale, found.error
         suspects[part], local[part] = found.suspect, found.local
         advance(part.stop - part.start)
-    tolerance = _tolerance(evaluator, leaf, result, moves.reshape(-1), epsilon, local)
-    allowed = tolerance.allowance(slice(None), result.scale)
-    apart = np.abs(a - result.numeric)
-    tight = result.error <= np.maximum(tolerance.relative * result.scale, np.where(apart == 0, np.inf, 0))
-    nothing = np.maximum(np.maximum(np.abs(a), result.scale), result.error) <= tolerance.negligible
-    settled = (apart <= allowed + result.error) & (tight | nothing) & ~suspects
+    tolerance = _tolerance(evaluator, leaf, result, pulled.epsilon, local)
+    _settle(result, tolerance, suspects)
+    if not np.all(suspects | (result.verdicts == PASS)):
+        tolerance = tolerance._replace(sensitivity=pulled.moves[leaf].reshape(-1))
+        _settle(result, tolerance, suspects)
+    _settle_rest(evaluator, leaf, result, tolerance)
+    yield result
+
+
+def _settle(result: Coordinates, tolerance: Tolerance, suspects: np.ndarray) -> None:
+    """Pass what agrees at the first look, with differences that are precise, or where both sides are nothing."""
+    a, apart = np.abs(result.analytic), np.abs(result.analytic - result.numeric)
+    tight = (result.error <= tolerance.relative * result.scale) | (apart == 0)
+    nothing = (result.scale <= 4 * result.error) & (np.maximum(a, result.error) <= tolerance.negligible)
+    allowed = tolerance.allowance(slice(None), result.scale) + result.error
+    settled = (apart <= allowed) & (tight | nothing) & ~suspects
     result.verdicts[settled] = PASS
     result.error[settled & nothing] = np.maximum(result.error, apart)[settled & nothing]
-    failures = 0
-    for i in np.flatnonzero(~settled):
+
+
+def _settle_rest(evaluator: Evaluator, leaf: int, result: Coordinates, tolerance: Tolerance) -> None:
+    """Look again at every coordinate that hasn't passed."""
+    apart, failures = np.abs(result.analytic - result.numeric), 0
+    doubtful = tolerance.allowance(slice(None), result.scale) + 1e-5 * result.scale + 8 * result.error
+    for i in map(int, np.flatnonzero(result.verdicts == UNCHECKED)):
         if failures >= MOST_REFINED_FAILURES:
-            wrong = apart[i] > allowed[i] + 1e-5 * result.scale[i] + 8 * result.error[i]
-            result.verdicts[i] = FAIL if wrong else INCONCLUSIVE
+            result.verdicts[i] = FAIL if apart[i] > doubtful[i] else INCONCLUSIVE
             continue
-        refined = refine_coordinate(evaluator, leaf, int(i), tolerance.relative, float(a[i]))
-        verdict = judge(float(a[i]), refined, tolerance, int(i))
+        refined = refine_coordinate(evaluator, leaf, i, tolerance.relative, float(result.analytic[i]))
+        verdict = judge(float(result.analytic[i]), refined, tolerance, i)
         if verdict == FAIL and refined.unseen is not None and refined.unseen.any():
-            verdict = _judge_seen(evaluator, leaf, refined, tolerance, int(i))
+            verdict = _judge_seen(evaluator, leaf, refined, tolerance, i)
         result.numeric[i], result.error[i], result.scale[i] = refined.value, refined.error, refined.scale
         result.verdicts[i] = verdict
         failures += verdict == FAIL
         if verdict == NON_SMOOTH and refined.sides is not None:
-            result.slopes[int(i)] = refined.sides
-    yield result
+            result.slopes[i] = refined.sides
 
 
-def _tolerance(
-    evaluator: Evaluator, leaf: int, found: Coordinates, moves: np.ndarray, epsilon: float, local: np.ndarray
-) -> Tolerance:
+def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, epsilon: float, local: np.ndarray) -> Tolerance:
     largest = float(np.max(found.scale[np.isfinite(found.scale)], initial=0))
-    floor = negligible(evaluator, leaf, epsilon)
+    strongest = float(np.max(np.abs(evaluator.u), initial=0))
+    floor = np.minimum(negligible(evaluator, leaf, epsilon), coarse(epsilon) * strongest)
     rounding = 8 * epsilon * np.minimum(local, largest)
-    if largest <= 1e-3 * float(np.max(np.abs(evaluator.u), initial=0)):  # the gradient may be nothing but rounding
+    zero = found.scale <= 4 * found.error  # then terms that should cancel may leave their last bits
+    rounding = np.where(zero, np.maximum(rounding, np.minimum(epsilon * largest, floor / 1024)), rounding)
+    if largest <= 1e-3 * strongest:  # the gradient may be nothing but rounding
         rounding = np.where(largest <= floor, np.maximum(rounding, floor / 128), rounding)
     return Tolerance(
-        relative(epsilon, evaluator), coarse(epsilon), moves, largest, floor, rounding, underflow(evaluator.subject)
+        relative(epsilon, evaluator), coarse(epsilon), np.zeros(local.shape), largest, floor, rounding,
+        underflow(evaluator.subject),
     )  # fmt: skip
 
 
@@ -206,5 +226,5 @@ def judge(analytic: float, refined: Refined, tolerance: Tolerance, i: int) -> in
         return FAIL
     if refined.error <= tolerance.coarse * known:
         return PASS
-    nothing = max(abs(analytic), abs(refined.value), refined.error) <= tolerance.negligible[i]
-    return PASS if nothing else INCONCLUSIVE
+    zero = refined.scale <= 4 * refined.error and max(abs(analytic), refined.error) <= tolerance.negligible[i]
+    return PASS if zero else INCONCLUSIVE

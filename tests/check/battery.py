@@ -1,6 +1,6 @@
 """A battery for gradient checkers: functions with a planted fault, and correct functions that are hard to check.
 
-Each case is a pair `forward(*args)`, `backward(cotangent, *args)` over plain arrays, so that any checker can be tried on
+Each case is a pair `forward(*args)`, `backward(cotangent, *args)` over plain arrays: any checker can be tried on
 it (tests/benchmarks/gradcheck_verdicts.py does). FAULTS must fail, HARD must pass. The faults that only
 differentiating npgrad's own primitives can show are in test_battery.py.
 """
@@ -175,11 +175,13 @@ fault("rotated by +angle instead of -angle", lambda x: rotate(x, COS, SIN), lamb
 fault("half layout in the backward only", lambda x: rotate(x, COS, SIN), lambda g, x: rotate_half(g, COS, -SIN), G)
 fault("positions shifted by one in the backward", lambda x: rotate(x, COS, SIN),
       lambda g, x: rotate(g, np.roll(COS, 1, 0), -np.roll(SIN, 1, 0)), G)  # fmt: skip
-fault("unscaled table in the backward", lambda x: rotate(x, 1.1 * COS, 1.1 * SIN), lambda g, x: rotate(g, COS, -SIN), G)
+fault("unscaled table in the backward", lambda x: rotate(x, 1.1 * COS, 1.1 * SIN),
+      lambda g, x: rotate(g, COS, -SIN), G)  # fmt: skip
 fault("mask leaks 1e-3", masked, lambda g, s: np.where(np.tri(4, dtype=bool), g, 1e-3 * g), normal(4, 4))
 fault("mask off by one", masked, lambda g, s: np.where(np.tri(4, k=-1, dtype=bool), g, 0.0), normal(4, 4))
 fault("softmax without its sum", softmax, lambda g, x: g * softmax(x), X)
-fault("softmax over the wrong axis", softmax, lambda g, x: softmax(x) * (g - np.sum(g * softmax(x), 0, keepdims=True)), X)
+fault("softmax over the wrong axis", softmax,
+      lambda g, x: softmax(x) * (g - np.sum(g * softmax(x), 0, keepdims=True)), X)  # fmt: skip
 fault("log-softmax without its sum", log_softmax, lambda g, x: g - softmax(x), X)
 fault("layer norm without its mean", layer_norm,
       lambda g, x: layer_norm_vjp(g, x) + np.mean(g, -1, keepdims=True) / np.std(x, -1, keepdims=True), X)  # fmt: skip
@@ -190,7 +192,8 @@ fault("duplicates overwritten", embed, lambda g, table, ids: _overwritten(g, tab
 fault("target of the loss shifted", cross_entropy, lambda g, z, t: cross_entropy_vjp(g, z, (t + 1) % 6), X, np.array([0, 5, 2, 2]))  # noqa: E501  # fmt: skip
 fault("sigmoid without 1 - s", lambda x: 1 / (1 + np.exp(-x)), lambda g, x: g / (1 + np.exp(-x)), X)
 fault("transposed weight gradient", np.matmul, lambda g, a, b: (g @ b.T, (a.T @ g).T.copy()), A[:, :4], B[:4, :4 - 1].repeat(2, 1)[:, :4])  # noqa: E501  # fmt: skip
-fault("second max of a tie-free row", lambda x: np.max(x, -1), lambda g, x: g[:, None] * (x == np.sort(x, -1)[:, -2:-1]), X)
+fault("second largest of each row", lambda x: np.max(x, -1),
+      lambda g, x: g[:, None] * (x == np.sort(x, -1)[:, -2:-1]), X)  # fmt: skip
 
 
 def _overwritten(g, table, ids):
