@@ -11,6 +11,8 @@ import npgrad as ng
 from npgrad.rope import frequencies
 
 CASES = reference("rope_scaling")
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
 
 
 def embedding(case, **options):
@@ -99,6 +101,12 @@ def test_from_config_names_a_key_that_is_missing(key):
     assert found.value.code == "missing-config-key"
 
 
+@pytest.mark.parametrize("trained", [8, 16])
+def test_longrope_leaves_lengths_alone_unless_the_context_grows(trained):
+    scaling = {**LONGROPE, "original_max_position_embeddings": 16, "max_position_embeddings": trained}
+    assert ng.RotaryEmbedding(8, 4, scaling=scaling).attention_factor == 1
+
+
 def test_linear_scaling_divides_positions():
     x = np.random.default_rng(0).normal(size=(1, 8))
     scaled = ng.RotaryEmbedding(8, 16, scaling={"type": "linear", "factor": 4.0})
@@ -114,8 +122,6 @@ def test_scaled_tables_have_the_transposed_rotation_as_derivative():
     np.testing.assert_allclose(pullback(out)[0], rope.attention_factor**2 * x, rtol=1e-12)
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
 REFUSED = [
     ("unknown-scaling-type", {"rope_type": "ntk-by-guess", "factor": 2.0}, "'ntk-by-guess': known are default, linear"),
     ("unknown-scaling-key", {"type": "linear", "factor": 2.0, "beta_fast": 32}, "'beta_fast' for scaling type"),
