@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,26 +50,22 @@ class Config:
     def __post_init__(self) -> None:
         if self.model_type not in ARCHITECTURES:
             raise ValueError(f"unknown architecture {self.model_type!r}: known are {', '.join(ARCHITECTURES)}")
+        for field in dataclasses.fields(self):
+            _check(field, getattr(self, field.name))
         if self.num_key_value_heads is None:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         if self.head_dim is None:
-            _whole("num_attention_heads", self.num_attention_heads)
             if self.hidden_size % self.num_attention_heads:
                 raise ValueError(
                     f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
                     f"{self.num_attention_heads}: give head_dim"
                 )
             object.__setattr__(self, "head_dim", self.hidden_size // self.num_attention_heads)
-        for field in dataclasses.fields(self):
-            if field.type == "int":
-                _whole(field.name, getattr(self, field.name))
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(
                 f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
                 f"{self.num_key_value_heads}: each key/value head serves the same number of query heads"
             )
-        if not (isinstance(self.rms_norm_eps, (int, float)) and 0 <= self.rms_norm_eps < 1):
-            raise ValueError(f"rms_norm_eps must be a small number, at least 0, not {self.rms_norm_eps!r}")
         object.__setattr__(self, "rope_scaling", dict(self.rope_scaling) if self.rope_scaling else None)
         if (self.rope_scaling or {}).get("partial_rotary_factor", 1.0) != 1.0:
             raise ValueError("partial_rotary_factor: a decoder of this shape rotates whole heads")
@@ -94,7 +89,10 @@ class Config:
                 raise ValueError(f"{key} {given[key]!r} is not supported, only {only!r}")
         names = [field.name for field in dataclasses.fields(cls)]
         kept = {name: given[name] for name in names if given.get(name) is not None}
-        scaling = dict(given.get("rope_parameters") or given.get("rope_scaling") or {})
+        scaling = given.get("rope_parameters") or given.get("rope_scaling") or {}
+        if not isinstance(scaling, Mapping):
+            raise ValueError(f"rope_parameters, or rope_scaling, must be an object, not {scaling!r}")
+        scaling = dict(scaling)
         kept["rope_theta"] = scaling.pop("rope_theta", given.get("rope_theta") or DEFAULT_BASE)
         kept["rope_scaling"] = None if scaling.get("rope_type", scaling.get("type")) in (None, "default") else scaling
         missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in kept]
@@ -134,10 +132,17 @@ def _rotary(dim: int, capacity: int, theta: float, scaling: str) -> RotaryEmbedd
     return RotaryEmbedding(dim, capacity, scaling={"rope_theta": theta, **json.loads(scaling)})
 
 
-def _whole(name: str, value: Any) -> None:
-    try:
-        good = not isinstance(value, bool) and operator.index(value) >= 1
-    except TypeError:
-        good = False
+def _check(field: dataclasses.Field, value: Any) -> None:
+    if value is None and field.default is None:
+        return
+    good, wanted = True, ""
+    if field.type == "int":
+        good, wanted = isinstance(value, int) and value is not True and value >= 1, "an integer of at least 1"
+    elif field.type == "bool":
+        good, wanted = isinstance(value, bool), "True or False"
+    elif field.name == "rms_norm_eps":
+        good, wanted = isinstance(value, (int, float)) and 0 <= value < 1, "a small number of at least 0"
+    elif field.name == "rope_scaling":
+        good, wanted = isinstance(value, Mapping), 'a dict with "rope_type"'
     if not good:
-        raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
+        raise ValueError(f"{field.name} must be {wanted}, not {value!r}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from .cache import Cache
 from .config import Config
-from .model import head, hidden_states
+from .model import head, last_state
 
 FINISHED = -1  # what a batch yields for a prompt that has come to its end
 ROUNDING = 1e-12  # of a sum of probabilities in float64
@@ -76,9 +76,8 @@ def generate(
 
     def choose(logits: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> int:
         if repetition_penalty != 1:
-            logits = np.where(
-                seen, np.where(logits > 0, logits / repetition_penalty, logits * repetition_penalty), logits
-            )
+            factors = np.where(logits > 0, 1 / repetition_penalty, repetition_penalty)
+            logits = np.where(seen, logits * factors, logits)
         return draw(probabilities(logits, temperature=temperature, top_k=top_k, top_p=top_p), rng)
 
     steps = _steps(config, params, rows, max_new_tokens, choose, frozenset(stop), generators)
@@ -157,12 +156,10 @@ def _steps(config, params, rows, count, choose, stop, generators):
     while True:
         end = cache.length + tokens.shape[1]
         more = {"positions": np.maximum(columns[cache.length : end] - starts, 0), "mask": visible[:, :end]}
-        x = None
-        for x in hidden_states(config, params, tokens, cache=cache, **(more if padded else {})):  # noqa: B007
-            pass
-        logits = head(params, x[:, -1])
+        state = last_state(config, params, tokens, cache=cache, **(more if padded else {}))
+        logits = head(params, state[:, -1])
         chosen = np.full(batch, FINISHED)
-        for i in np.flatnonzero(going):
+        for i in np.flatnonzero(going).tolist():
             chosen[i] = choose(logits[i], seen[i], generators[i])
             seen[i, chosen[i]] = True
             going[i] = chosen[i] not in stop

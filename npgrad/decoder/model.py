@@ -8,6 +8,7 @@ tied embeddings there is no "head", and the one table is used at both ends.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,11 +71,11 @@ def init(config: Config, seed: int, dtype: Any = np.float32) -> dict[str, Any]:
             return np.full(like.shape, float("norm" in name), dtype)
         return (rng.normal(size=like.shape) * scales.get(name, 1.0) * like.shape[0] ** -0.5).astype(dtype)
 
-    params = skeleton(config)
+    params: dict[str, Any] = skeleton(config)
     table = rng.normal(size=params["embedding"].shape)
     table *= config.hidden_size**-0.5 if config.tie_word_embeddings else 1.0  # tied, it is the head too
     blocks = [{name: random(name, like) for name, like in block.items()} for block in params["blocks"]]
-    rest = {name: random(name, params[name]) for name in ("norm", "head") if name in params}
+    rest: dict[str, Any] = {name: random(name, params[name]) for name in ("norm", "head") if name in params}
     return {"embedding": table.astype(dtype), "blocks": blocks, **rest}
 
 
@@ -91,10 +92,7 @@ def forward(
 
     IndexError for a token outside the vocabulary; ValueError if something doesn't fit, with nothing written.
     """
-    x = None
-    for x in hidden_states(config, params, tokens, cache=cache, positions=positions, mask=mask):  # noqa: B007
-        pass
-    return head(params, x)
+    return head(params, last_state(config, params, tokens, cache=cache, positions=positions, mask=mask))
 
 
 def loss(config: Config, params: Any, tokens: Any, targets: Any) -> Any:
@@ -143,6 +141,11 @@ def hidden_states(
     if cache is not None:
         cache.length += count
     yield rms_norm(x, params["norm"], eps=config.rms_norm_eps)
+
+
+def last_state(config: Config, params: Any, tokens: Any, **options: Any) -> Any:
+    """The last of the hidden states; the others are let go as the next one comes."""
+    return collections.deque(hidden_states(config, params, tokens, **options), maxlen=1).pop()
 
 
 def head(params: Any, x: Any) -> Any:
