@@ -214,8 +214,7 @@ def _permuted(weight, head_dim, rotary_dim, axis, reorder):
         )
     features = np.arange(length).reshape(-1, head_dim)
     features[:, :width] = features[:, reorder(np.arange(width)).ravel()]
-    index = (slice(None),) * (axis % np.ndim(weight))
-    return (weight if hasattr(weight, "shape") else np.asarray(weight))[(*index, features.ravel())]
+    return np.take(weight, features.ravel(), axis=axis)
 
 
 def _rotary_width(dim, rotary_dim, scaling):

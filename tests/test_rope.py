@@ -404,6 +404,7 @@ def test_permutation_of_projection_rows_and_columns():
     np.testing.assert_array_equal(half, case["out"]["w_half"])
     np.testing.assert_array_equal(ng.half_to_adjacent(half, p["head_dim"]), w)
     np.testing.assert_array_equal(ng.adjacent_to_half(w.T, p["head_dim"], axis=1), half.T)
+    assert ng.adjacent_to_half(w.T.copy(), p["head_dim"], axis=-1).flags.c_contiguous
     np.testing.assert_array_equal(ng.adjacent_to_half(w[:, 0], p["head_dim"]), half[:, 0])
     for layout, weight in (("adjacent", w), ("half", half)):
         heads = np.swapaxes((case["in"]["h"] @ weight.T).reshape(3, p["heads"], p["head_dim"]), 0, 1)
