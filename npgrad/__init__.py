@@ -1,8 +1,10 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
 from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
+from .catalogue import supported
 from .check import check_grads, check_vjp
 from .debug import DebugError, debug
+from .higher import checkpoint, hessian, hvp, jacobian
 from .ops import (
     RotaryError,
     attention,
@@ -23,6 +25,7 @@ from .ops import (
 )
 from .primitive import differentiate, fused, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
+from .rules.indexing import add_at, set_at
 from .tape import Record, ReleasedTapeError, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 from .variable import Variable

@@ -21,6 +21,9 @@ REGISTRY: dict[Any, Callable] = {}
 NONDIFFERENTIABLE: set[Any] = set()
 """NumPy's functions whose derivative is zero or undefined: on Variables they give plain arrays."""
 
+REFUSED: dict[Any, str] = {}
+"""NumPy's functions that have no rule on purpose, with the reason and what to use instead."""
+
 
 class Variable:
     """An array whose operations are recorded; made by `Tape.variable` and by operations on other Variables.
@@ -87,7 +90,8 @@ class Variable:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__":
             return _dispatch((ufunc, method), getattr(ufunc, method), inputs, kwargs)
-        if kwargs.keys() - {"out"} and ufunc not in NONDIFFERENTIABLE:
+        unknown = kwargs.keys() - ({"out", "axis"} if ufunc is np.vecdot else {"out"})
+        if unknown and ufunc not in NONDIFFERENTIABLE:
             raise TypeError(
                 f"np.{ufunc.__name__} with {', '.join(sorted(kwargs))}= can't be differentiated: use np.where in "
                 "place of where=, and .astype in place of dtype="
@@ -140,6 +144,8 @@ def _dispatch(key: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return implementation(*args, **kwargs)
     if key in NONDIFFERENTIABLE:
         return function(*map(strip, args), **{name: strip(value) for name, value in kwargs.items()})
+    if key in REFUSED:
+        raise TypeError(f"{_name(key)} can't be differentiated: {REFUSED[key]}")
     raise TypeError(
         f"npgrad has no rule for {_name(key)}: write it in terms of functions that have one, register a rule with "
         "ng.primitive, or pass x.value if its result is meant as a constant"

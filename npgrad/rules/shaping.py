@@ -479,3 +479,27 @@ def _pad(array, pad_width, mode="constant", **kwargs):
         else:
             array = np.take(array, np.pad(np.arange(array.shape[axis]), pair, mode), axis)
     return array
+
+
+# Functions applied along axes.
+
+
+@implements(np.apply_along_axis)
+def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    lines = np.moveaxis(arr, axis, -1)
+    found = [func1d(lines[place], *args, **kwargs) for place in np.ndindex(*lines.shape[:-1])]
+    if not found:
+        raise ValueError(f"np.apply_along_axis over an array of shape {arr.shape} has no line to apply the function to")
+    result = np.stack(found)
+    inner = result.ndim - 1
+    result = np.reshape(result, lines.shape[:-1] + result.shape[1:])
+    start = normalize_axis_index(axis, arr.ndim)
+    return np.moveaxis(result, range(result.ndim - inner, result.ndim), range(start, start + inner))
+
+
+@implements(np.apply_over_axes)
+def _apply_over_axes(func, a, axes):
+    for axis in np.ravel(axes):
+        found = func(a, int(axis))
+        a = found if found.ndim == a.ndim else np.expand_dims(found, int(axis))
+    return a
