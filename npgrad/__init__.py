@@ -4,6 +4,7 @@ from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
 from .catalogue import supported
 from .check import check_grads, check_vjp
 from .debug import DebugError, debug
+from .fused import fused
 from .higher import checkpoint, hessian, hvp, jacobian
 from .ops import (
     RotaryError,
@@ -23,7 +24,7 @@ from .ops import (
     softmax,
     swiglu,
 )
-from .primitive import differentiate, fused, primitive
+from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
 from .tape import Record, ReleasedTapeError, Tape

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import tree as trees
-from .primitive import fused
+from .fused import fused
 from .tape import Tape
 from .transforms import _is_on, _run, grad, vjp
 from .variable import Variable

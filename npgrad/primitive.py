@@ -91,13 +91,13 @@ class Primitive:
             args += (kwargs.pop(p.name),)
         for name, value in kwargs.items():
             if type(value) is Variable:
-                raise TypeError(_no_rule(self, name))
+                raise TypeError(no_rule(self, name))
         return args, kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
             args, kwargs = self._bind(args, kwargs)
-        tape = _newest_tape(args)
+        tape = newest_tape(args)
         if tape is None:
             return self.forward(*args, **kwargs)
         values, parents, rules, run = [*args], [], [], self.forward
@@ -106,7 +106,7 @@ class Primitive:
                 if a.tape is tape:
                     rule = self.rules[i] if i < len(self.rules) else None
                     if rule is None:
-                        raise TypeError(_no_rule(self, i))
+                        raise TypeError(no_rule(self, i))
                     rules.append(rule)
                     parents.append(a.index)
                     values[i] = a = a.value
@@ -122,47 +122,6 @@ class Primitive:
         return getattr(self, "__name__", "primitive")
 
 
-class Fused(Primitive):
-    """A forward tuned by hand that returns its result and its pullback, beside a `reference`; made by `fused`.
-
-    The pullback works on raw arrays, in place where it can. Where a derivative is differentiated again the
-    reference runs instead, in recorded operations, so that any order is right.
-    """
-
-    def __init__(self, reference: Callable, forward: Callable):
-        super().__init__(forward)
-        functools.update_wrapper(self, reference)
-        self.reference = reference
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            args, kwargs = self._bind(args, kwargs)
-        tape = _newest_tape(args)
-        if tape is None:
-            return self.forward(*args, **kwargs)[0]
-        values = [a.value if type(a) is Variable and a.tape is tape else a for a in args]
-        if any(type(a) is Variable for a in values):
-            return self.reference(*args, **kwargs)
-        out, pullback = self.forward(*values, **kwargs)
-        parents = tuple([a.index if type(a) is Variable else None for a in args])
-
-        def gradients(g: Any) -> Any:
-            found = self._differentiable_pullback(g, values, kwargs) if type(g) is Variable else pullback(g)
-            for i, parent in enumerate(parents):
-                if parent is not None and (i >= len(found) or found[i] is None):
-                    raise TypeError(_no_rule(self, i))
-            return found
-
-        return tape.record(self, out, parents, gradients, values, kwargs)
-
-    def _differentiable_pullback(self, g: Variable, values: list, kwargs: dict) -> list:
-        tape = Tape()
-        lifted = [tape.variable(v) if np.asarray(v).dtype.kind == "f" else None for v in values]
-        out = self.reference(*(v if w is None else w for v, w in zip(values, lifted)), **kwargs)
-        found = iter(tape.sweep([out], [g], [w for w in lifted if w is not None]))
-        return [w if w is None else next(found) for w in lifted]
-
-
 class _Each(Sequence):
     """The rules of a primitive with any number of arguments, made from one."""
 
@@ -176,7 +135,7 @@ class _Each(Sequence):
         return functools.partial(self.rule, i)
 
 
-def _newest_tape(args: tuple) -> Tape | None:
+def newest_tape(args: tuple) -> Tape | None:
     tape = None
     for a in args:
         if type(a) is Variable and (tape is None or a.tape.number > tape.number):
@@ -184,7 +143,7 @@ def _newest_tape(args: tuple) -> Tape | None:
     return tape
 
 
-def _no_rule(function: Any, argument: int | str) -> str:
+def no_rule(function: Any, argument: int | str) -> str:
     return (
         f"{function} has no derivative with respect to argument {argument}, which is a Variable: pass x.value or "
         "ng.stop_gradient(x) if it is meant as a constant"
@@ -194,24 +153,6 @@ def _no_rule(function: Any, argument: int | str) -> str:
 def primitive(forward: Callable) -> Primitive:
     """Make a primitive of a function of arrays; give its derivative with `.defvjp`. See `Primitive`."""
     return Primitive(forward)
-
-
-def fused(reference: Callable) -> Callable[[Callable], Fused]:
-    """Decorate `forward(*arrays, **kwargs) -> (out, pullback)` as the fast form of `reference(*arrays, **kwargs)`.
-
-    `pullback(g)` returns a tuple with one gradient per positional argument, None for a constant one; it changes
-    neither `g` nor the arguments, and may be called again.
-
-    >>> @fused(lambda x: x / (1 + np.exp(-x)))
-    ... def swish(x):
-    ...     s = 1 / (1 + np.exp(-x))
-    ...     return x * s, lambda g: (g * (s + x * s * (1 - s)),)
-    >>> tape = Tape()
-    >>> x = tape.variable(0.0)
-    >>> tape.gradient(swish(x), [x])
-    [array(0.5)]
-    """
-    return functools.partial(Fused, reference)
 
 
 def differentiate(function: Callable, *rules: Callable | None) -> Primitive:

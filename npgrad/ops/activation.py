@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import fused, primitive
+from ..fused import fused
+from ..primitive import primitive
 from .arrays import as_floats, as_same_floats
 
 

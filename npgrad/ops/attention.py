@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..primitive import fused
+from ..fused import fused
 from .arrays import as_floats, as_same_floats
 from .mask import check_window, visible_keys
 from .softmax import exp_and_sum, in_range, row_sums, softmax

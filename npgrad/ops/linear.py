@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import fused
+from ..fused import fused
 from .arrays import as_floats, as_same_floats
 
 

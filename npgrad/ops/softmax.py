@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import fused, primitive
+from ..fused import fused
+from ..primitive import primitive
 from ..variable import strip
 from .arrays import as_floats
 

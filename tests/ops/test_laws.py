@@ -7,7 +7,7 @@ from oracle import differences
 import npgrad as ng
 from npgrad import ops
 from npgrad.check import EXAMPLES, examples_ops  # noqa: F401  (declares the examples)
-from npgrad.primitive import Fused
+from npgrad.fused import Fused
 
 FUNCTIONS = (
     ops.attention, ops.causal_mask, ops.cross_entropy, ops.embedding, ops.gelu, ops.layer_norm, ops.linear,
