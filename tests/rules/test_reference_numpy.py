@@ -3,7 +3,7 @@
 Where the libraries differ, or give NaN at a point that has a useful value, the tables say which convention is ours.
 """
 
-import functools  # noqa: F401  (an expression imports it)
+import re
 
 import numpy as np
 import oracle
@@ -50,6 +50,9 @@ OWN = {  # none of the libraries', for the reason given
 }
 
 
+ABSENT = [  # functions that this NumPy, an older one, doesn't have
+    name for name in CASES if not all(hasattr(np, f) for f in re.findall(r"np\.(\w+)", CASES[name]["params"]["expr"]))
+]
 REFUSED = ("shape/array", "shape/asarray")  # NumPy doesn't let these be intercepted, so they would leave the tape
 
 
@@ -71,7 +74,7 @@ def test_what_would_leave_the_tape_is_an_error(name):
         eval(CASES[name]["params"]["expr"], {"np": np, "x": x})
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in (*REFUSED, *ABSENT)])
 def test_value_and_gradient(name):
     case = CASES[name]
     tolerance = {"rtol": 1e-9, "atol": 1e-12} if name.split("/")[0] != "float32" else {"rtol": 1e-5, "atol": 1e-6}

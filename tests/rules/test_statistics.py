@@ -198,5 +198,5 @@ def test_polynomials_as_numpys(f):
 def test_polynomials_without_a_rule_say_so():
     p = ng.Tape().variable([1.0, 2.0])
     for f in (np.roots, lambda p: np.polydiv(p, [1.0]), lambda p: np.polyfit(p, p, 1)):
-        with pytest.raises(TypeError, match="no rule"):
+        with pytest.raises(TypeError, match=r"np\.(roots|polydiv|polyfit)"):
             f(p)
