@@ -3,6 +3,9 @@
     python demos/train_decoder.py                  about a minute: check, train, compare, sample, write out/
     python demos/train_decoder.py --text book.txt  the same on your own files
 
+At the default size its products are too small for several threads: with OPENBLAS_NUM_THREADS=1 in the environment it
+is quicker, above all on a busy machine. The same seed and number of threads give the same losses, bit for bit.
+
 The text is Python's own standard library, which every machine that runs this has; a token is a byte. The decoder has
 the shape of today's language models: root-mean-square norms, attention with rotary positions and grouped key/value
 heads, SwiGLU. It is written here in plain NumPy, `decoder` and `init` below; npgrad brings the primitives, the
