@@ -64,6 +64,7 @@ def _power_base(out, x, y):
         if y == 0.5:
             return lambda g: g * (0.5 / out)
         return lambda g: g * (y * x ** (y - 1))
+    y = np.asarray(y) if type(y) in (list, tuple) else y
     return lambda g: g * (y * np.power(x, np.where((x == 0) & (y == 0), 1, y - 1)))
 
 
@@ -71,7 +72,8 @@ def _power_exponent(out, x, y):
     if type(x) in (int, float, bool):  # math.log gives a Python float, which leaves float32 what it is
         slope = math.log(x) if x > 0 else 0.0
         return lambda g: g * (slope * out)
-    return lambda g: g * (out * np.log(np.where(x > 0, x, 1)))
+    positive = np.greater(x, 0)
+    return lambda g: g * (out * np.log(np.where(positive, x, 1)))
 
 
 differentiate(np.power, _power_base, _power_exponent)

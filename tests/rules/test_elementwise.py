@@ -85,6 +85,19 @@ def test_numbers_never_widen_float32(f):
     np.testing.assert_allclose(got, gradient(f, x.astype(float)), rtol=1e-5)
 
 
+BINARY = [
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum, np.minimum,
+    np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", BINARY)
+def test_a_list_beside_a_variable_is_an_array(f):
+    x, y = np.array([0.5, 1.5, 2.2]), [2.0, 3.0, 1.0]
+    np.testing.assert_array_equal(gradient(lambda x: f(x, y), x), gradient(lambda x: f(x, np.array(y)), x))
+    np.testing.assert_array_equal(gradient(lambda x: f(y, x), x), gradient(lambda x: f(np.array(y), x), x))
+
+
 def test_integer_exponents_of_zero_and_negative_bases():
     x, n = np.array([0.0, 0.0, 0.0, -2.0, -2.0, -2.0, -1.5]), np.array([0.0, 1.0, 2.0, 0.0, 2.0, 3.0, -1.0])
     dx, dn = gradient(np.power, x, n)
