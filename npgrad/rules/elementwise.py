@@ -72,8 +72,7 @@ def _power_exponent(out, x, y):
     if type(x) in (int, float, bool):  # math.log gives a Python float, which leaves float32 what it is
         slope = math.log(x) if x > 0 else 0.0
         return lambda g: g * (slope * out)
-    positive = np.greater(x, 0)
-    return lambda g: g * (out * np.log(np.where(positive, x, 1)))
+    return lambda g: g * (out * np.log(np.where(np.greater(x, 0), x, 1)))
 
 
 differentiate(np.power, _power_base, _power_exponent)
