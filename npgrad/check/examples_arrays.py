@@ -103,7 +103,18 @@ example(np.apply_along_axis, lambda row: row[:2] * row[1], 1, CUBE)
 example(np.apply_over_axes, np.sum, CUBE, axes=(0, 2))
 
 _PAIRS = ((1, 0), (2, 3), (0, 0))
-for _mode in ("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimum", "mean", "median", "linear_ramp"):
+for _mode in (
+    "constant",
+    "edge",
+    "reflect",
+    "symmetric",
+    "wrap",
+    "maximum",
+    "minimum",
+    "mean",
+    "median",
+    "linear_ramp",
+):
     example(np.pad, CUBE, _PAIRS, mode=_mode)
 example(np.pad, LINE, (9, 7), mode="reflect")
 example(np.pad, LINE, (7, 9), mode="symmetric", reflect_type="odd")
