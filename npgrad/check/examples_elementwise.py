@@ -61,8 +61,11 @@ for _f in (np.power, np.float_power, operator.pow):
     example(_f, X, 0)
     example(_f, X, np.array([0, 1, 2, 3]))
     example(_f, 2, X)
-for _u in (np.add, np.multiply, np.maximum, np.hypot, np.logaddexp):
-    example(_u.outer, X, ROW)
+for _u in (
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum,
+    np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
+):  # fmt: skip
+    example(_u.outer, COLUMN**2, positive(4))
 example(np.heaviside, X, Y)
 example(np.ldexp, X, np.array([1, -2, 0, 3]))
 example(np.modf, X)

@@ -86,8 +86,8 @@ def test_numbers_never_widen_float32(f):
 
 
 BINARY = [
-    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum, np.minimum,
-    np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.float_power, np.remainder, np.fmod, np.maximum,
+    np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot, np.arctan2, np.copysign,
 ]  # fmt: skip
 
 

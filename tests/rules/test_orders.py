@@ -5,9 +5,17 @@ import pytest
 import rule_checks
 
 import npgrad as ng
+from npgrad.check import EXAMPLES
+from npgrad.variable import REGISTRY
 
 MODULES = ("elementwise", "reductions", "sorting", "statistics", "polynomials")
 FIRST = {p.id.rstrip("0123456789"): p for module in MODULES for p in reversed(rule_checks.examples(module))}
+
+
+def test_every_function_has_an_example():
+    declared = {(f.__self__, f.__name__) if isinstance(getattr(f, "__self__", 0), np.ufunc) else f for f in EXAMPLES}
+    homes = {f"npgrad.rules.{module}" for module in MODULES}
+    assert {f for f in REGISTRY if rule_checks.home(f) in homes} <= declared
 
 
 def directions(arrays):
