@@ -163,4 +163,4 @@ def _attend(config, block, h, rotate, mask, cache, layer):
     if cache is not None:
         k, v = cache.extend(layer, k, v)
     out = attention(q, k, v, mask=mask).swapaxes(1, 2)
-    return linear(out.reshape(*out.shape[:2], -1), block["wo"], block.get("bo"))
+    return linear(out.reshape(*h.shape[:2], config.num_attention_heads * config.head_dim), block["wo"], block.get("bo"))
