@@ -21,7 +21,7 @@ from .subject import Subject
 
 ORDER, PROBES = 6, 11
 DIFFERENCE = np.array([(-1) ** k * math.comb(ORDER, k) for k in range(ORDER + 1)])
-FAMILY = 4 * 64  # rows evaluated before they are reduced to slopes
+FAMILY = 64  # rows evaluated before they are reduced to slopes: more leave the cache when they are stacked
 
 
 class Slopes(NamedTuple):

@@ -53,17 +53,9 @@ class WatchfulTape(Tape):
         if primitive is not None:
             positions = self._positions(parents, args)
             labels = [self._label(primitive, parents, p, n) for n, p in enumerate(positions)]
-            entry = (
-                variable.index,
-                primitive,
-                source_line(),
-                [*args],
-                dict(kwargs or {}),
-                positions,
-                labels,
-                pullbacks,
-            )
-            self.entries.append(Entry(*entry))
+            called = [*args], dict(kwargs or {}), positions, labels
+            pullbacks = self.records[-1].pullbacks  # what the sweep will run
+            self.entries.append(Entry(variable.index, primitive, source_line(), *called, pullbacks))
         return variable
 
     def _positions(self, parents: tuple, args: Any) -> list[int]:
@@ -196,10 +188,11 @@ def record_breaches(entries: list[Entry], seed: int) -> list[tuple[Entry, list[B
 
 def locate(entries: list[Entry], seed: int, order: int = 1) -> Culprit | None:
     """The first record that is wrong by itself; None if none is."""
-    for thorough in (False, True):
-        wrong = [e for e in entries if _fails(_subject_of(e, order, seed), seed, thorough)]
-        if wrong:
-            return _describe(wrong[0], len(wrong) - 1, order, seed)
+    with np.errstate(all="ignore"):
+        for thorough in (False, True):
+            wrong = [e for e in entries if _fails(_subject_of(e, order, seed), seed, thorough)]
+            if wrong:
+                return _describe(wrong[0], len(wrong) - 1, order, seed)
     return None
 
 

@@ -51,6 +51,7 @@ class Tolerance(NamedTuple):
     negligible: np.ndarray
     rounding: np.ndarray
     underflow: float
+    plain: bool = False
 
     def allowance(self, i: int | slice, scale: np.ndarray) -> np.ndarray:
         """How far the analytic value may be from the truth."""
@@ -93,7 +94,7 @@ class Pulled:
         for _ in range(3):
             moved = at([*map(jitter, leaves)], [*map(jitter, self.cotangents)])
             found = [np.fmax(d, np.abs(m - g)) for d, m, g in zip(found, moved, base)]
-        directions, spacing = wander(leaves, rng), epsilon ** (1 / 6) / 2  # so that sixth powers don't show
+        directions, spacing = wander(leaves, rng), epsilon**0.25  # so that sixth powers don't show
         line = []
         for k in range(8):
             moved = [x + np.asarray(k * spacing, x.dtype) * d for x, d in zip(leaves, directions)]
@@ -133,7 +134,8 @@ def judge_leaf(
 def _settle(result: Coordinates, tolerance: Tolerance, suspects: np.ndarray) -> None:
     """Pass what agrees at the first look, with differences that are precise, or where both sides are nothing."""
     a, apart = np.abs(result.analytic), np.abs(result.analytic - result.numeric)
-    tight = (result.error <= tolerance.relative * result.scale) | (apart == 0)
+    size = np.full(a.shape, tolerance.largest) if tolerance.plain else result.scale
+    tight = (result.error <= tolerance.relative * size) | (apart == 0)
     nothing = (result.scale <= 4 * result.error) & (np.maximum(a, result.error) <= tolerance.negligible)
     allowed = tolerance.allowance(slice(None), result.scale) + result.error
     settled = (apart <= allowed) & (tight | nothing) & ~suspects
@@ -171,7 +173,7 @@ def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, epsilon: flo
         rounding = np.where(largest <= floor, np.maximum(rounding, floor / 128), rounding)
     return Tolerance(
         relative(epsilon, evaluator), coarse(epsilon), np.zeros(local.shape), largest, floor, rounding,
-        underflow(evaluator.subject),
+        underflow(evaluator.subject), plain=len(evaluator.points) == 2,
     )  # fmt: skip
 
 

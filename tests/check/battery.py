@@ -185,8 +185,13 @@ fault("softmax over the wrong axis", softmax,
 fault("log-softmax without its sum", log_softmax, lambda g, x: g - softmax(x), X)
 fault("layer norm without its mean", layer_norm,
       lambda g, x: layer_norm_vjp(g, x) + np.mean(g, -1, keepdims=True) / np.std(x, -1, keepdims=True), X)  # fmt: skip
-fault("RMS norm without its projection", rms_norm,
-      lambda g, x, w: (g * w / np.sqrt(np.mean(x * x, -1, keepdims=True) + 1e-6), rms_norm_vjp(g, x, w)[1]), X, W)  # fmt: skip
+fault(
+    "RMS norm without its projection",
+    rms_norm,
+    lambda g, x, w: (g * w / np.sqrt(np.mean(x * x, -1, keepdims=True) + 1e-6), rms_norm_vjp(g, x, w)[1]),
+    X,
+    W,
+)
 fault("RMS norm, epsilon forgotten", rms_norm, lambda g, x, w: (rms_norm_vjp(g, x * (1 + 1e-7), w)[0], rms_norm_vjp(g, x, w)[1]), X, W)  # noqa: E501  # fmt: skip
 fault("duplicates overwritten", embed, lambda g, table, ids: _overwritten(g, table, ids), normal(5, 3), IDS)
 fault("target of the loss shifted", cross_entropy, lambda g, z, t: cross_entropy_vjp(g, z, (t + 1) % 6), X, np.array([0, 5, 2, 2]))  # noqa: E501  # fmt: skip

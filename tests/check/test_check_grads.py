@@ -1,0 +1,199 @@
+"""check_grads and check_vjp from the outside: what they take, what they return, what they say."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import small_decoder
+
+import npgrad as ng
+from npgrad.check import GradientError, check_grads, check_vjp
+from npgrad.check.progress import Progress
+from npgrad.primitive import PRIMITIVES
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
+
+
+def wrong(forward, rule):
+    made = ng.primitive(forward)
+    made.defvjp(rule)
+    PRIMITIVES.remove(made)
+    return made
+
+
+WRONG_SQUARE = wrong(lambda x: x**2, lambda out, x: lambda g: g * 2.02 * x)
+
+
+def test_the_report_of_a_correct_function():
+    report = check_grads(lambda p, x: np.tanh(x @ p["w"] + p["b"]), {"w": X.T, "b": np.ones(2)}, X)
+    assert report
+    assert report.verdict == "pass"
+    assert report.coordinates == 6 + 2 + 6
+    assert report.largest_error < 1e-9
+    assert [c.path for c in report.leaves] == ["p['w']", "p['b']", "x"]
+    assert str(report).startswith("<lambda>: pass, 14 coordinates")
+    assert len(report.table().splitlines()) == 4
+    assert report.worst.verdict == "pass"
+
+
+def test_the_exception_carries_the_report():
+    with pytest.raises(GradientError) as caught:
+        check_grads(lambda w: np.sum(WRONG_SQUARE(w)), X)
+    report = caught.value.report
+    assert str(report) == str(caught.value)
+    assert not report
+    assert report.verdict == report.worst.verdict == "fail"
+    assert report.worst.place == (0, 2)
+    assert report.worst.analytic == pytest.approx(4.04)
+    assert report.worst.numeric == pytest.approx(4.0)
+    with pytest.raises(GradientError):
+        report.raise_if_failed()
+    assert "6 fail" in report.table()
+
+
+def test_a_report_as_html_is_escaped():
+    page = check_grads(lambda x: np.sin(x), X)._repr_html_()
+    assert "<table>" in page
+    assert "<lambda>" not in page
+    assert "&lt;lambda&gt;" in page
+
+
+def test_inputs_are_left_alone_and_may_be_read_only_or_strided():
+    x = X.copy()
+    x.flags.writeable = False
+    assert check_grads(np.sin, x.T)
+    assert np.array_equal(x, X)
+
+
+def test_integers_are_constants_and_no_float_is_an_error():
+    assert check_grads(lambda x, i: x[i], X, np.array([0, 1, 1])).coordinates == X.size
+    with pytest.raises(TypeError, match="no float array"):
+        check_grads(np.sin, np.arange(3))
+
+
+def test_wrong_options():
+    with pytest.raises(ValueError, match="order must be 1 or 2"):
+        check_grads(np.sin, X, order=3)
+
+
+def test_second_order_covers_inputs_and_cotangent():
+    report = check_grads(np.tanh, X, order=2)
+    assert [c.path for c in report.leaves][-1:] == ["cotangent"]
+    assert report.coordinates == 2 * X.size
+
+
+def test_the_adjoint_identity_is_part_of_second_order():
+    forgetful = wrong(lambda x: x**2, lambda out, x: lambda g: ng.stop_gradient(g) * 2 * x)
+    with pytest.raises(GradientError) as caught:
+        check_grads(forgetful, X, order=2)
+    assert "adjoint" in [b.kind for b in caught.value.report.breaches]
+
+
+def test_directions_have_taylor_slopes_of_two():
+    report = check_grads(small_decoder.loss, small_decoder.PARAMS, directions=3)
+    assert report.coordinates == 0
+    assert [d.slope for d in report.directions] == pytest.approx([2.0] * 3, abs=0.02)
+
+
+def test_a_wrong_direction_has_slope_one_and_is_bisected():
+    def one_wrong(g, x):
+        d = g * np.cos(x)
+        d[617] *= 1.001
+        return d
+
+    x = np.random.default_rng(3).normal(size=1000)
+    with pytest.raises(GradientError) as caught:
+        check_vjp(lambda x: np.sum(np.sin(x)), one_wrong, x, directions=1)
+    report = caught.value.report
+    assert report.directions[0].slope == pytest.approx(1.0, abs=0.1)
+    assert (report.found.path, report.found.place) == ("x", (617,))
+    assert report.worst == report.found
+
+
+def test_batched_agrees_with_one_by_one():
+    alone = check_grads(small_decoder.batched_loss, small_decoder.PARAMS, extended=False)
+    together = check_grads(small_decoder.batched_loss, small_decoder.PARAMS, extended=False, batched=True)
+    assert together.coordinates == alone.coordinates == small_decoder.SIZE
+    for a, b in zip(alone.leaves, together.leaves):
+        assert np.allclose(a.numeric.astype(float), b.numeric.astype(float), rtol=0, atol=1e-8)
+
+
+def test_what_is_not_batched_is_refused():
+    with pytest.raises(ValueError, match="is not batched"):
+        check_grads(np.sum, X, batched=True)
+    with pytest.raises(ValueError, match="is not batched"):
+        check_grads(lambda x: x - np.mean(x), X, batched=True)
+
+
+def test_batched_finds_faults():
+    with pytest.raises(GradientError):
+        check_grads(lambda x: np.sum(WRONG_SQUARE(x), axis=-1), X[0], batched=True)
+
+
+def test_ctrl_c_gives_the_report_so_far():
+    calls = []
+
+    def slow(x, y):
+        calls.append(1)
+        if len(calls) > 80:
+            raise KeyboardInterrupt
+        return np.sum(np.sin(x)) + np.sum(y)
+
+    report = check_grads(slow, X, np.ones(100))
+    assert report.interrupted
+    assert not report
+    assert "interrupted after" in str(report)
+    assert [c.path for c in report.leaves] == ["x", "y"]
+    assert report.coordinates == X.size
+
+
+def test_progress_goes_to_stderr(capsys):
+    check_grads(np.sin, X, progress=True)
+    assert "coordinates" in capsys.readouterr().err
+
+
+def test_progress_without_tqdm(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with Progress(20, "f", enabled=True) as advance:
+        for _ in range(20):
+            advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "f: 20 of 20 coordinates"
+    assert len(lines) == 10
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with Progress(20, "f", enabled=False) as advance:
+        advance(20)
+    assert sys.stderr.getvalue() == ""
+
+
+def test_a_layer_that_keeps_its_inputs_between_the_calls():
+    class Layer:
+        def forward(self, x, w):
+            self.kept = x, w
+            return x @ w
+
+        def backward(self, g):
+            x, w = self.kept
+            return g @ w.T, x.T @ g
+
+    layer = Layer()
+    assert check_vjp(layer.forward, lambda g, x, w: layer.backward(g), X, X.T)
+
+
+def test_gradients_of_a_hand_written_pair_must_fit():
+    with pytest.raises(ValueError, match="2 gradients for 1 arguments"):
+        check_vjp(np.sin, lambda g, x: (g, g), X)
+
+
+def test_float32_is_checked_in_its_own_precision():
+    report = check_grads(np.tanh, X.astype(np.float32))
+    assert report
+    assert report.leaves[0].dtype == np.float32
+    assert 1e-9 < report.largest_error < 5e-5
+
+
+def test_outputs_may_be_trees():
+    assert check_grads(lambda x: {"a": np.sin(x), "n": 3, "b": [x * x, np.sum(x)]}, X)
+    with pytest.raises(GradientError):
+        check_grads(lambda x: (np.sin(x), [WRONG_SQUARE(x)]), X)

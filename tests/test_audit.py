@@ -1,0 +1,151 @@
+"""The audit and its command line: every registered primitive has examples, and failures change the exit status."""
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import npgrad as ng
+from npgrad.__main__ import main
+from npgrad.check.audit import audit, checked, name_of_function, uncovered, variants
+from npgrad.check.examples import EXAMPLES, Example, example
+from npgrad.primitive import PRIMITIVES
+
+
+def test_every_registered_primitive_has_examples():
+    assert uncovered() == []
+
+
+def test_a_primitive_without_examples_is_named():
+    made = ng.primitive(lambda x: x)
+    made.__name__ = "unexampled"
+    try:
+        assert name_of_function(made) in uncovered()
+    finally:
+        PRIMITIVES.remove(made)
+
+
+def test_variants_keep_values_and_change_what_they_say():
+    declared = Example(np.multiply, (np.arange(6.0).reshape(2, 3), 2.0, np.arange(3)), {"w": np.ones(2)})
+    (_, args, _), (_, single, kwargs), (_, strided, _) = variants(declared)
+    assert args is declared.args
+    assert (single[0].dtype, single[1], single[2].dtype) == (np.float32, 2.0, np.arange(3).dtype)
+    assert kwargs["w"].dtype == np.float32
+    assert np.array_equal(strided[0], args[0])
+    assert not strided[0].flags.c_contiguous
+    assert not strided[0].flags.writeable
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Start with no examples at all."""
+    monkeypatch.setattr("npgrad.check.audit.load_examples", lambda: EXAMPLES)
+    kept = dict(EXAMPLES)
+    EXAMPLES.clear()
+    yield
+    EXAMPLES.clear()
+    EXAMPLES.update(kept)
+
+
+def test_outcomes_say_what_was_checked(only):
+    example(np.sin, np.ones((2, 3)))
+    example(np.sin, np.ones(4))
+    [outcome] = audit()
+    assert outcome.name == "np.sin"
+    assert outcome.coordinates == 3 * (6 + 4)
+    assert outcome.failures == []
+    assert "(2,3); (4,)" in str(outcome)
+    assert str(outcome).count("\n") == 0
+
+
+def test_errors_are_failures_too(only):
+    def broken(x):
+        raise RuntimeError("out of order")
+
+    example(broken, np.ones(2))
+    [outcome] = audit()
+    assert len(outcome.failures) == 3
+    assert "RuntimeError: out of order" in outcome.failures[0]
+    assert checked(np.sin, (np.ones(2),)).verdict == "pass"
+
+
+MODULE = """
+    import numpy as np
+    import npgrad as ng
+    from npgrad.check import example
+
+    @ng.primitive
+    def cube(x):
+        return x**3
+
+    cube.defvjp(lambda out, x: lambda g: g * FACTOR * x**2)
+    example(cube, np.array([0.5, 2.0]))
+
+    def loss(x=1.5, n=2):
+        return np.sum(cube(np.asarray(x) * np.ones(n)))
+
+    def bare(x):
+        return x
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch, only):
+    """Write a user's module whose cube has the slope factor * x**2, and make it importable."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    count = len(PRIMITIVES)
+
+    def write(factor):
+        (tmp_path / "cubes.py").write_text(textwrap.dedent(MODULE).replace("FACTOR", factor))
+
+    yield write
+    sys.modules.pop("cubes", None)
+    del PRIMITIVES[count:]
+
+
+def test_the_audit_takes_users_modules(module, monkeypatch, capsys):
+    monkeypatch.setattr("npgrad.check.audit.uncovered", lambda: [])
+    module("3")
+    assert main(["audit", "cubes"]) == 0
+    printed = capsys.readouterr().out
+    assert "cubes.cube" in printed
+    assert "1 functions, 6 coordinates" in printed
+
+
+def test_a_wrong_rule_is_exit_status_one(module, monkeypatch, capsys):
+    monkeypatch.setattr("npgrad.check.audit.uncovered", lambda: [])
+    module("3.001")
+    assert main(["audit", "cubes"]) == 1
+    assert "wrong by itself: cube" in capsys.readouterr().out
+
+
+def test_a_primitive_without_example_is_exit_status_one(module, monkeypatch, capsys):
+    monkeypatch.setattr("npgrad.check.audit.uncovered", lambda: ["cubes.other"])
+    module("3")
+    assert main(["audit", "cubes"]) == 1
+    assert "cubes.other is registered without an example" in capsys.readouterr().out
+
+
+def test_check_at_declared_examples(module, capsys):
+    module("3")
+    assert main(["check", "cubes:cube"]) == 0
+    assert capsys.readouterr().out.count("pass") >= 3
+
+
+def test_check_at_default_arguments(module, capsys):
+    module("3.001")
+    assert main(["check", "cubes:loss"]) == 1
+    assert "wrong by itself: cube" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("cubes:bare", "no examples, and no default for x"), ("cubes:missing", "has no missing"), ("cubes", "names no function"),
+     ("nowhere:f", "nowhere")],
+)  # fmt: skip
+def test_what_cannot_be_checked_is_exit_status_two(path, words, module, capsys):
+    module("3")
+    assert main(["check", path]) == 2
+    assert words in capsys.readouterr().err
