@@ -6,26 +6,25 @@
 At the default size its products are too small for several threads: with OPENBLAS_NUM_THREADS=1 in the environment it
 is quicker, above all on a busy machine. The same seed and number of threads give the same losses, bit for bit.
 
-The text is Python's own standard library, which every machine that runs this has; a token is a byte. The decoder has
-the shape of today's language models: root-mean-square norms, attention with rotary positions and grouped key/value
-heads, SwiGLU. It is written here in plain NumPy, `decoder` and `init` below; npgrad brings the primitives, the
-gradient, its verification and the optimiser. The last tenth of the text is held out, and on it the decoder has to
-beat what counting pairs of bytes achieves: the exit code is 1 if it doesn't.
+The text is Python's own standard library, which every machine that runs this has; a token is a byte. The decoder is
+`npgrad.decoder`, of the shape of today's language models: root-mean-square norms, attention with rotary positions and
+grouped key/value heads, SwiGLU; decoder_from_scratch.py shows how one writes one's own. The last tenth of the text is
+held out, and on it the decoder has to beat what counting pairs of bytes achieves: the exit code is 1 if it doesn't. The
+folder that it writes opens in transformers too, and `python -m npgrad generate out "def "` continues a text with it.
 """
 
 import argparse
-import functools
 import sys
 import sysconfig
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 import npgrad as ng
-from npgrad import optim
+from npgrad import decoder, optim
 
 try:
+    import safetensors  # noqa: F401  (needed to write the weights, and better missed now than after training)
     from matplotlib.figure import Figure
     from tqdm import tqdm
 except ImportError as error:
@@ -34,89 +33,27 @@ except ImportError as error:
 BYTES = 256
 
 
-class Sizes(NamedTuple):
-    """What makes a decoder large or small; `hidden` is the width of the feed-forward layer."""
-
-    vocabulary: int
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    context: int
-
-
-def init(sizes, rng, dtype):
-    """Random parameters: a tree of dicts and lists with arrays at its leaves; weights are (in, out)."""
-    width, head_width = sizes.width, sizes.width // sizes.heads
-
-    def weight(rows, columns, scale=1.0):
-        return rng.normal(0, scale * rows**-0.5, (rows, columns)).astype(dtype)
-
-    def block():
-        into_residual = (2 * sizes.layers) ** -0.5  # two branches per block add to the residual stream
-        return {
-            "attention_norm": np.ones(width, dtype),
-            "wq": weight(width, sizes.heads * head_width),
-            "wk": weight(width, sizes.kv_heads * head_width),
-            "wv": weight(width, sizes.kv_heads * head_width),
-            "wo": weight(sizes.heads * head_width, width, into_residual),
-            "feed_forward_norm": np.ones(width, dtype),
-            "gate": weight(width, sizes.hidden),
-            "up": weight(width, sizes.hidden),
-            "down": weight(sizes.hidden, width, into_residual),
-        }
-
-    return {
-        "embedding": rng.normal(0, 1, (sizes.vocabulary, width)).astype(dtype),
-        "blocks": [block() for _ in range(sizes.layers)],
-        "norm": np.ones(width, dtype),
-        "head": weight(width, sizes.vocabulary, 0.5),
-    }
-
-
-def decoder(sizes, params, tokens):
-    """The logits of each next token: tokens (batch, tokens) of integers, logits (batch, tokens, vocabulary)."""
-    x = ng.embedding(params["embedding"], tokens)
-    for block in params["blocks"]:
-        x = x + attend(sizes, block, ng.rms_norm(x, block["attention_norm"]))
-        h = ng.rms_norm(x, block["feed_forward_norm"])
-        x = x + ng.swiglu(h @ block["gate"], h @ block["up"]) @ block["down"]
-    return ng.rms_norm(x, params["norm"]) @ params["head"]
-
-
-def attend(sizes, block, h):
-    """Causal attention: positions enter by rotating queries and keys; several query heads share a key/value head."""
-
-    def split(x, heads):  # (batch, tokens, heads · head width) -> (batch, heads, tokens, head width)
-        return x.reshape(*x.shape[:-1], heads, -1).swapaxes(1, 2)
-
-    rope = rotary(sizes.width // sizes.heads, sizes.context)
-    q = rope.rotate(split(h @ block["wq"], sizes.heads))
-    k = rope.rotate(split(h @ block["wk"], sizes.kv_heads))
-    v = split(h @ block["wv"], sizes.kv_heads)
-    return ng.attention(q, k, v).swapaxes(1, 2).reshape(h.shape) @ block["wo"]
-
-
-@functools.cache
-def rotary(head_width, context):
-    return ng.RotaryEmbedding(head_width, context)
-
-
-def loss(sizes, params, windows):
+def loss(config, params, windows):
     """Mean cross-entropy in nats of predicting each token of the windows (batch, context + 1) from those before it."""
-    return ng.cross_entropy(decoder(sizes, params, windows[:, :-1]), windows[:, 1:])
+    return decoder.loss(config, params, windows[:, :-1], windows[:, 1:])
 
 
 def check_gradient(seed):
     """Compare every coordinate of a small decoder's gradient, in float64, with central differences; print the table."""
-    sizes, rng = Sizes(32, width=12, hidden=20, layers=2, heads=2, kv_heads=1, context=6), np.random.default_rng(seed)
-    windows = rng.integers(0, sizes.vocabulary, (2, sizes.context + 1))
+    config = decoder.Config(
+        vocab_size=32,
+        hidden_size=12,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    windows = np.random.default_rng(seed).integers(0, config.vocab_size, (2, 7))
 
     def small_decoder(params):
-        return loss(sizes, params, windows)
+        return loss(config, params, windows)
 
-    report = ng.check_grads(small_decoder, init(sizes, rng, np.float64))  # raises if a single one is wrong
+    report = ng.check_grads(small_decoder, decoder.init(config, seed, np.float64))  # raises if a single one is wrong
     if report.interrupted:
         raise KeyboardInterrupt
     print(f"{report}\nlargest error of {report.coordinates:,} coordinates: {report.worst.error:.1e}")
@@ -141,7 +78,7 @@ def windows_at(text, starts, context):
     return text[starts[:, None] + np.arange(context + 1)]
 
 
-def train(sizes, params, text, steps, batch, learning_rate, rng):
+def train(config, params, text, steps, batch, learning_rate, rng):
     """AdamW on random windows of the text; returns the parameters and the loss at each step."""
     optimizer = optim.AdamW(
         params,
@@ -149,17 +86,17 @@ def train(sizes, params, text, steps, batch, learning_rate, rng):
         betas=(0.9, 0.95),
         weight_decay=lambda path, p: 0.1 * (p.ndim > 1),  # norms don't decay
     )
-    step_loss = ng.value_and_grad(lambda params, windows: loss(sizes, params, windows))
-    losses = []
-    with tqdm(total=steps * batch * sizes.context, unit=" tokens", unit_scale=True, mininterval=0.5) as progress:
+    step_loss = ng.value_and_grad(lambda params, windows: loss(config, params, windows))
+    losses, context = [], config.max_position_embeddings
+    with tqdm(total=steps * batch * context, unit=" tokens", unit_scale=True, mininterval=0.5) as progress:
         for _ in range(steps):
-            starts = rng.integers(0, len(text) - sizes.context, batch)
-            value, gradients = step_loss(optimizer.params, windows_at(text, starts, sizes.context))
+            starts = rng.integers(0, len(text) - context, batch)
+            value, gradients = step_loss(optimizer.params, windows_at(text, starts, context))
             gradients, _ = optim.clip_by_global_norm(gradients, 1.0)
             optimizer.update(gradients)
             losses.append(float(value))
             progress.set_postfix(loss=f"{value:.3f}", refresh=False)
-            progress.update(batch * sizes.context)
+            progress.update(batch * context)
     return optimizer.params, losses
 
 
@@ -174,13 +111,11 @@ def count_models(text, windows):
     return -np.log(unigram[after]).mean(), -np.log(bigram[before, after]).mean()
 
 
-def sample(sizes, params, prompt, length, rng, temperature=0.8):
-    """The prompt continued by `length` bytes, each drawn from the decoder's distribution after the last ones."""
-    tokens = list(prompt)
-    for _ in range(length):
-        logits = decoder(sizes, params, np.array([tokens[-sizes.context :]]))[0, -1].astype(float)
-        tokens.append(int(rng.choice(BYTES, p=ng.softmax(logits / temperature))))
-    return bytes(tokens).decode(errors="replace")
+def sample(config, params, prompt, seed):
+    """The prompt continued as far as the context reaches, each byte drawn from the decoder's distribution."""
+    count = config.max_position_embeddings - len(prompt)
+    new = decoder.generate(config, params, list(prompt), max_new_tokens=count, temperature=0.8, seed=seed)
+    return bytes([*prompt, *new]).decode(errors="replace")
 
 
 def draw(path, losses, held_out):
@@ -217,30 +152,38 @@ def parse(argv):
 
 
 def run(options):
-    hidden = 8 * options.width // 3  # three matrices of this size hold what two of four times the width would
-    sizes = Sizes(BYTES, options.width, hidden, options.layers, options.heads, options.kv_heads, options.context)
+    config = decoder.Config(
+        vocab_size=BYTES,
+        hidden_size=options.width,
+        intermediate_size=8 * options.width // 3,  # three such matrices hold what two of four times the width would
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
+        max_position_embeddings=options.context,
+    )
     rng = np.random.default_rng(options.seed)
-    text, held_out = read_text(options.text, sizes.context)
+    text, held_out = read_text(options.text, options.context)
     options.out.mkdir(parents=True, exist_ok=True)
 
     check_gradient(options.seed)
-    params = init(sizes, rng, np.float32)
+    params = decoder.init(config, options.seed)
     count = sum(p.size for p in ng.tree.leaves(params))
     print(f"\nTraining {count:,} parameters on {len(text):,} bytes, {len(held_out):,} held out")
-    params, losses = train(sizes, params, text, options.steps, options.batch, options.learning_rate, rng)
+    params, losses = train(config, params, text, options.steps, options.batch, options.learning_rate, rng)
 
-    starts = np.linspace(0, len(held_out) - sizes.context - 1, 1 + 2**14 // sizes.context).astype(int)
-    windows = windows_at(held_out, starts, sizes.context)
+    starts = np.linspace(0, len(held_out) - options.context - 1, 1 + 2**14 // options.context).astype(int)
+    windows = windows_at(held_out, starts, options.context)
     unigram, bigram = count_models(text, windows)
-    results = {"unigram": unigram, "bigram": bigram, "decoder": float(loss(sizes, params, windows))}
+    results = {"unigram": unigram, "bigram": bigram, "decoder": float(loss(config, params, windows))}
     print("\nHeld-out loss in nats per byte")
     for name, value in results.items():
         print(f"  {name:8} {value:.4f}")
 
-    weights, curve = options.out / "decoder.npz", options.out / "loss.png"
-    np.savez(weights, **dict(ng.tree.items(params, "params")))
-    draw(curve, losses, results)
-    print(f"\nWrote {weights} and {curve}\n\nA sample\n{sample(sizes, params, b'def ', 300, rng)}")
+    decoder.save(options.out, config, params)
+    draw(options.out / "loss.png", losses, results)
+    print(f"\nWrote the weights and loss.png to {options.out}\n\nSamples")
+    for i, prompt in enumerate((b"def ", b"class ", b"import ")):
+        print(f"--\n{sample(config, params, prompt, options.seed + i)}")
     if results["decoder"] >= bigram:
         print("\nThe decoder did not beat the bigram counts: train it for more --steps")
         return 1
