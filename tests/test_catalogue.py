@@ -38,11 +38,14 @@ X = np.array([[1.0, 2.0], [3.0, 5.0]])
 CALLS = {
     "np.put": lambda x: np.put(x, [0], 1.0), "np.putmask": lambda x: np.putmask(x, X > 1, 1.0),
     "np.fill_diagonal": lambda x: np.fill_diagonal(x, 1.0), "np.copyto": lambda x: np.copyto(np.ones(2), x[0]),
-    "np.place": lambda x: np.place(x, X > 1, [1.0]), "np.put_along_axis": lambda x: np.put_along_axis(x, np.array([[0]]), 1.0, 0),
+    "np.place": lambda x: np.place(x, X > 1, [1.0]),
+    "np.put_along_axis": lambda x: np.put_along_axis(x, np.array([[0]]), 1.0, 0),
     "np.unique": np.unique, "np.histogram": np.histogram, "np.roots": lambda x: np.roots(x[0]), "np.poly": np.poly,
     "np.nextafter": lambda x: np.nextafter(x, 1.0), "np.bitwise_and": lambda x: np.bitwise_and(x, 1),
-    "np.linalg.lstsq": lambda x: np.linalg.lstsq(x, x), "np.linalg.eig": np.linalg.eig, "np.linalg.eigvals": np.linalg.eigvals,
-    "np.intersect1d": lambda x: np.intersect1d(x, x), "np.packbits": np.packbits, "np.polyfit": lambda x: np.polyfit(x[0], x[1], 1),
+    "np.linalg.lstsq": lambda x: np.linalg.lstsq(x, x), "np.linalg.eig": np.linalg.eig,
+    "np.linalg.eigvals": np.linalg.eigvals,
+    "np.intersect1d": lambda x: np.intersect1d(x, x), "np.packbits": np.packbits,
+    "np.polyfit": lambda x: np.polyfit(x[0], x[1], 1),
 }  # fmt: skip
 
 

@@ -16,12 +16,14 @@ from npgrad.variable import REGISTRY
 BATCH = 50
 
 SMOOTH = (
-    np.sin, np.cos, np.tanh, np.arctan, np.arcsinh, np.sinc, np.negative, np.square, np.abs, np.positive, np.deg2rad, np.i0,
+    np.sin, np.cos, np.tanh, np.arctan, np.arcsinh, np.sinc, np.negative, np.square, np.abs, np.positive, np.deg2rad,
+    np.i0,
     np.nan_to_num,
 )  # fmt: skip
 ABOVE_ONE = (np.log, np.sqrt, np.log1p, np.arccosh, np.reciprocal, np.log2, np.log10, np.cbrt)
 BINARY = (
-    np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.hypot, np.arctan2, np.logaddexp, np.fmax, np.fmin, np.copysign,
+    np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.hypot, np.arctan2, np.logaddexp, np.fmax, np.fmin,
+    np.copysign,
 )  # fmt: skip
 REDUCE = (np.sum, np.mean, np.max, np.min, np.var, np.std, np.prod, np.ptp, np.median)
 RUNNING = (np.cumsum, np.cumprod, np.sort, np.flip, np.diff)
@@ -83,13 +85,16 @@ def movement(random, x, pool):
     axis, other, k = (int(random.integers(*bounds)) for bounds in ((-n, n), (-n, n), (-3, 4)))
     order = random.permutation(n)
     choices = [
-        (np.swapaxes, lambda x, *_: np.swapaxes(x, axis, other)), (np.moveaxis, lambda x, *_: np.moveaxis(x, axis, other)),
+        (np.swapaxes, lambda x, *_: np.swapaxes(x, axis, other)),
+        (np.moveaxis, lambda x, *_: np.moveaxis(x, axis, other)),
         (np.transpose, lambda x, *_: np.transpose(x, order)), (np.roll, lambda x, *_: np.roll(x, k, axis)),
         (np.ravel, lambda x, *_: np.ravel(x, "F")), (np.expand_dims, lambda x, *_: np.expand_dims(x, axis)),
         (np.tile, lambda x, *_: np.tile(x, 2)), (np.repeat, lambda x, *_: np.repeat(x, 2, axis)),
         (np.split, lambda x, *_: np.array_split(x, 2, axis)[0]), (np.pad, lambda x, *_: np.pad(x, 1, "symmetric")),
-        (np.concatenate, lambda x, *_: np.concatenate([x, -x], axis)), (np.stack, lambda x, *_: np.stack([x, x * x], axis)),
-        (np.reshape, lambda x, *_: np.reshape(x, (-1, 1))), (np.broadcast_to, lambda x, *_: np.broadcast_to(x, (2, *x.shape))),
+        (np.concatenate, lambda x, *_: np.concatenate([x, -x], axis)),
+        (np.stack, lambda x, *_: np.stack([x, x * x], axis)),
+        (np.reshape, lambda x, *_: np.reshape(x, (-1, 1))),
+        (np.broadcast_to, lambda x, *_: np.broadcast_to(x, (2, *x.shape))),
     ]  # fmt: skip
     return choices[random.integers(len(choices))]
 
@@ -149,8 +154,10 @@ def lapack(random, x, pool):
     return f, run
 
 
-KINDS = (smooth, smooth, above_one, exponential, binary, binary, division, reduction, running, movement, movement, index, update,
-         choice, product, product, lapack)  # fmt: skip
+KINDS = (
+    smooth, smooth, above_one, exponential, binary, binary, division, reduction, running, movement, movement, index,
+    update, choice, product, product, lapack,
+)  # fmt: skip
 
 
 def _broadcasts(a, b):

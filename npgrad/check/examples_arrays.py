@@ -5,6 +5,8 @@ Matrices to be inverted or decomposed are well conditioned, with eigenvalues and
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..rules import linalg
@@ -14,6 +16,10 @@ from ..rules.shaping import join, on_diagonal, surround
 from .examples import example, normal
 
 LINE, ROW, MATRIX, TALL, CUBE, NUMBER = normal(5), normal(1, 4), normal(3, 4), normal(4, 3), normal(2, 3, 4), normal()
+
+_f: Any
+_x: Any
+_y: Any
 
 # Shaping.
 
@@ -128,8 +134,10 @@ example(surround, LINE, ((1, 2),), {"constant_values": 2.0})
 
 _INTEGERS, _MORE, _MASK = np.array([0, 2, -1, 2]), np.array([1, 1, 3, 1]), MATRIX > 0.2
 for _index in (
-    1, (-1, 2), slice(None, None, -2), (slice(1, None), slice(None, None, -1)), (..., 0), None, (slice(None), None, 1),
-    _INTEGERS, _INTEGERS.astype(np.int8), _INTEGERS.tolist(), _INTEGERS.reshape(2, 2), (_INTEGERS, _MORE), (slice(None), _MORE),
+    1, (-1, 2), slice(None, None, -2), (slice(1, None), slice(None, None, -1)), (..., 0), None, (slice(None),
+    None, 1),
+    _INTEGERS, _INTEGERS.astype(np.int8), _INTEGERS.tolist(), _INTEGERS.reshape(2, 2), (_INTEGERS, _MORE),
+    (slice(None), _MORE),
     (_INTEGERS, slice(1, 3)), (_INTEGERS[:, None], _MORE), (_INTEGERS, None), (0, _MORE), _MASK, _MASK.any(axis=1),
     (slice(None), _MASK[0]), (_MASK[:, 0], 1), np.zeros(3, bool), np.zeros(0, int), (), True,
 ):  # fmt: skip
@@ -160,8 +168,10 @@ example(np.extract, _MASK, MATRIX)
 # Products.
 
 for _x, _y in (
-    ((4,), (4,)), ((4,), (4, 2)), ((3, 4), (4,)), ((3, 4), (4, 2)), ((4,), (2, 4, 2)), ((2, 3, 4), (4,)), ((3, 4), (2, 4, 2)),
-    ((2, 3, 4), (4, 2)), ((2, 3, 4), (2, 4, 2)), ((1, 3, 4), (3, 4, 2)), ((2, 1, 3, 4), (1, 3, 4, 2)), ((2, 1, 3, 4), (4, 2)),
+    ((4,), (4,)), ((4,), (4, 2)), ((3, 4), (4,)), ((3, 4), (4, 2)), ((4,), (2, 4, 2)), ((2, 3, 4), (4,)),
+    ((3, 4), (2, 4, 2)),
+    ((2, 3, 4), (4, 2)), ((2, 3, 4), (2, 4, 2)), ((1, 3, 4), (3, 4, 2)), ((2, 1, 3, 4), (1, 3, 4, 2)),
+    ((2, 1, 3, 4), (4, 2)),
     ((0, 4), (4, 2)), ((2, 0, 4), (4, 2)), ((3, 0), (0, 2)),
 ):  # fmt: skip
     example(np.matmul, normal(*_x), normal(*_y))
@@ -197,11 +207,15 @@ example(np.linalg.multi_dot, [normal(4), normal(4, 2), normal(2, 3), normal(3)])
 
 for _subscripts, *_shapes in (
     ("ij,jk->ik", (3, 4), (4, 2)), ("ij,jk", (3, 4), (4, 2)), ("ij->ji", (3, 4)), ("ij->", (3, 4)), ("ii->i", (3, 3)),
-    ("ii", (3, 3)), ("iij,jk->ik", (3, 3, 4), (4, 2)), ("ijj->i", (3, 4, 4)), ("iii->i", (2, 2, 2)), ("ij,kj->ik", (3, 4), (2, 4)),
-    ("i,j->ji", (3,), (4,)), ("ij,ij->i", (3, 4), (3, 4)), ("ij,k->j", (3, 4), (2,)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 2)),
-    ("bhqd,bhsd->bhqs", (2, 2, 3, 3), (2, 2, 4, 3)), ("ij,jk,kl->il", (3, 4), (4, 2), (2, 3)), ("i,ij,j->", (3,), (3, 4), (4,)),
+    ("ii", (3, 3)), ("iij,jk->ik", (3, 3, 4), (4, 2)), ("ijj->i", (3, 4, 4)), ("iii->i", (2, 2, 2)),
+    ("ij,kj->ik", (3, 4), (2, 4)),
+    ("i,j->ji", (3,), (4,)), ("ij,ij->i", (3, 4), (3, 4)), ("ij,k->j", (3, 4), (2,)), ("bij,bjk->bik", (2, 3, 4),
+    (2, 4, 2)),
+    ("bhqd,bhsd->bhqs", (2, 2, 3, 3), (2, 2, 4, 3)), ("ij,jk,kl->il", (3, 4), (4, 2), (2, 3)), ("i,ij,j->", (3,),
+    (3, 4), (4,)),
     ("i,i,i->i", (3,), (3,), (3,)), ("...ij,...jk->...ik", (2, 3, 3, 4), (3, 4, 2)), ("...i,...i", (2, 3, 4), (3, 4)),
-    ("i...->...i", (3, 2, 4)), ("ij,ij->ij", (1, 4), (3, 4)), ("ij,jk->ik", (3, 1), (4, 2)), ("ij,ij->j", (1, 4), (1, 4)),
+    ("i...->...i", (3, 2, 4)), ("ij,ij->ij", (1, 4), (3, 4)), ("ij,jk->ik", (3, 1), (4, 2)), ("ij,ij->j", (1, 4),
+    (1, 4)),
     ("i,->i", (3,), ()), ("i j , j k -> i k", (3, 4), (4, 2)), ("ab,bc,cd,da->", (2, 3), (3, 4), (4, 2), (2, 2)),
 ):  # fmt: skip
     example(np.einsum, _subscripts, *(normal(*s, seed=i) for i, s in enumerate(_shapes)))

@@ -74,7 +74,7 @@ def _set_at(x, index, value):
     return out
 
 
-_set_at.__name__ = "set_at"
+_set_at.__name__ = "set_at"  # type: ignore[attr-defined]  # what the tape's listing shows
 
 
 def _set_value(out, x, index, value):

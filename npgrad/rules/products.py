@@ -119,11 +119,9 @@ def _vector_outer(x1, x2, /):
 @implements(np.tensordot)
 def _tensordot(a, b, axes=2):
     a, b = as_array(a), as_array(b)
-    if not np.ndim(axes) and not isinstance(axes, (tuple, list)):
-        left, right = range(a.ndim - axes, a.ndim), range(axes)
-    else:
-        left, right = (x if np.ndim(x) else (x,) for x in axes)
-    left, right = normalize_axis_tuple(tuple(left), a.ndim), normalize_axis_tuple(tuple(right), b.ndim)
+    if isinstance(axes, (int, np.integer)):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = (normalize_axis_tuple(pair, x.ndim) for pair, x in zip(axes, (a, b)))
     if [a.shape[i] for i in left] != [b.shape[j] for j in right]:
         raise ValueError(f"np.tensordot over axes {axes} of shapes {a.shape} and {b.shape}: their sizes differ")
     letters = string.ascii_letters

@@ -38,7 +38,7 @@ _REASONS = {
     "fromiter": f"{LEAVES}: use np.stack",
     "frompyfunc": "its results are objects: write the function in NumPy, or make an ng.primitive of it",
     "full": f"{LEAVES}: use np.broadcast_to(x, shape)",
-    "linalg.lstsq": "it has several results that depend on a rank: use np.linalg.pinv(a) @ b, or np.linalg.solve(a.T @ a, a.T @ b)",
+    "linalg.lstsq": "its results depend on a rank: use np.linalg.pinv(a) @ b, or np.linalg.solve(a.T @ a, a.T @ b)",
     "linalg.eig": "eigenvalues of a general matrix are complex: use np.linalg.eigh for a symmetric one",
     "linalg.eigvals": "eigenvalues of a general matrix are complex: use np.linalg.eigvalsh for a symmetric one",
 }
@@ -47,23 +47,24 @@ _GROUPS = {
         "array asarray asanyarray asarray_chkfinite ascontiguousarray asfortranarray asmatrix require from_dlpack"
     ),
     INTEGERS: (
-        "bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor "
-        "invert left_shift right_shift gcd lcm packbits unpackbits"
+        "bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
+        "bitwise_xor invert left_shift right_shift gcd lcm packbits unpackbits"
     ),
     f"{STEPS}: use np.sort(x), or x.value": (
         "unique_all unique_counts unique_inverse unique_values intersect1d setdiff1d setxor1d union1d"
     ),
     f"{STEPS}: use a smooth kernel, or x.value": "histogram2d histogramdd histogram_bin_edges",
     FILES: (
-        "load loadtxt genfromtxt fromfile fromregex fromstring frombuffer save savetxt savez savez_compressed base_repr "
-        "binary_repr format_float_positional format_float_scientific"
+        "load loadtxt genfromtxt fromfile fromregex fromstring frombuffer save savetxt savez savez_compressed "
+        "base_repr binary_repr format_float_positional format_float_scientific"
     ),
     "dates have no derivative": "busday_count busday_offset is_busday datetime_as_string datetime_data isnat",
     CONSTANT: (
         "arange empty eye identity ones zeros tri indices diag_indices tril_indices triu_indices mask_indices "
         "bartlett blackman hamming hanning broadcast_shapes isdtype issubdtype mintypecode promote_types typename info "
-        "get_include get_printoptions set_printoptions printoptions getbufsize setbufsize geterr seterr geterrcall seterrcall "
-        "show_config show_runtime test nested_iters _get_promotion_state _no_nep50_warning _set_promotion_state"
+        "get_include get_printoptions set_printoptions printoptions getbufsize setbufsize geterr seterr geterrcall "
+        "seterrcall show_config show_runtime test nested_iters _get_promotion_state _no_nep50_warning "
+        "_set_promotion_state"
     ),
 }  # fmt: skip
 
@@ -80,6 +81,6 @@ _register(_REASONS)
 _register({name: reason for reason, names in _GROUPS.items() for name in names.split()})
 
 nondifferentiable(
-    np.angle, np.einsum_path, np.diag_indices_from, np.tril_indices_from, np.triu_indices_from, np.iterable, np.isscalar,
-    np.isfortran, np.ravel_multi_index, np.unravel_index, *[np.in1d] if "in1d" in np.__all__ else [],
+    np.angle, np.einsum_path, np.diag_indices_from, np.tril_indices_from, np.triu_indices_from, np.iterable,
+    np.isscalar, np.isfortran, np.ravel_multi_index, np.unravel_index, *[np.in1d] if "in1d" in np.__all__ else [],  # type: ignore[attr-defined]
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -172,7 +173,7 @@ implements(np.copy)(lambda a, order="K", subok=False: +a)
 def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
     if not isinstance(fill_value, Variable):
         return np.full_like(strip(a), fill_value, dtype, shape=shape)
-    filled = np.broadcast_to(fill_value, np.shape(a) if shape is None else shape)
+    filled: Any = np.broadcast_to(fill_value, np.shape(a) if shape is None else shape)
     return astype(filled, strip(a).dtype if dtype is None else dtype)
 
 

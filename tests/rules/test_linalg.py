@@ -1,4 +1,4 @@
-"""Linear algebra: every declared example, the laws of each decomposition, singular and zero matrices, what is refused."""
+"""Linear algebra: every declared example, laws of decompositions, singular and zero matrices, refusals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products: every declared example, hypothesis over ranks and einsum strings against NumPy's own result, and mistakes."""
+"""Products: every declared example, any ranks and einsum strings against NumPy's own result, mistakes."""
 
 import string
 
@@ -133,5 +133,5 @@ def test_mistakes_are_named():
         np.linalg.outer(v, v)
     with pytest.raises(ValueError, match="multi_dot"):
         np.linalg.multi_dot([v])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="mismatch"):
         np.matmul(v, v)
