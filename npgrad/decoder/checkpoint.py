@@ -181,9 +181,8 @@ def read_tensor(entry: _Entry, dtype: Any = None) -> np.ndarray:
 def _described(file: Path, name: str, described: Any) -> tuple[str, tuple[int, ...], int, int]:
     try:
         dtype, shape, (begin, end) = described["dtype"], described["shape"], described["data_offsets"]
-        good = (
-            isinstance(shape, list) and all(type(n) is int for n in (*shape, begin, end)) and min(shape, default=0) >= 0
-        )
+        counts = isinstance(shape, list) and all(type(n) is int for n in (*shape, begin, end))
+        good = counts and min(shape, default=0) >= 0 and isinstance(dtype, str)
     except (TypeError, KeyError, ValueError):
         good = False
     if not good:
@@ -210,10 +209,8 @@ def _weight_files(folder: Path) -> list[Path]:
     index = _read_json(folder / INDEX).get("weight_map")
     names = sorted(set(index.values())) if isinstance(index, dict) else []
     for name in names or [None]:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise ValueError(
-                f"{INDEX}: weight_map must give each tensor the name of a file in this folder, not {name!r}"
-            )
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise ValueError(f"{INDEX}: weight_map must name .safetensors files of this folder, not {name!r}")
     return [folder / name for name in names]
 
 
