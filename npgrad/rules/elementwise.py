@@ -40,15 +40,20 @@ def _constant(out, *args, **kwargs):
     return np.zeros_like
 
 
-differentiate(np.add, lambda out, x, y: lambda g: g, lambda out, x, y: lambda g: g)
-differentiate(np.subtract, lambda out, x, y: lambda g: g, lambda out, x, y: lambda g: -g)
+def _unchanged(g):
+    """The pullback of a slope of 1."""
+    return g
+
+
+differentiate(np.add, lambda out, x, y: _unchanged, lambda out, x, y: _unchanged)
+differentiate(np.subtract, lambda out, x, y: _unchanged, lambda out, x, y: lambda g: -g)
 differentiate(np.multiply, lambda out, x, y: lambda g: g * y, lambda out, x, y: lambda g: g * x)
 differentiate(np.divide, lambda out, x, y: lambda g: g / y, lambda out, x, y: lambda g: -g * out / y)
 differentiate(np.negative, lambda out, x: lambda g: -g)
-differentiate(np.positive, lambda out, x: lambda g: g)
-differentiate(np.conjugate, lambda out, x: lambda g: g)
-differentiate(np.remainder, lambda out, x, y: lambda g: g, lambda out, x, y: lambda g: -g * np.floor_divide(x, y))
-differentiate(np.fmod, lambda out, x, y: lambda g: g, lambda out, x, y: lambda g: -g * np.rint((x - out) / y))
+differentiate(np.positive, lambda out, x: _unchanged)
+differentiate(np.conjugate, lambda out, x: _unchanged)
+differentiate(np.remainder, lambda out, x, y: _unchanged, lambda out, x, y: lambda g: -g * np.floor_divide(x, y))
+differentiate(np.fmod, lambda out, x, y: _unchanged, lambda out, x, y: lambda g: -g * np.rint((x - out) / y))
 
 # Powers and roots.
 
@@ -229,7 +234,7 @@ def fraction(x):
     return np.modf(x)[0]
 
 
-fraction.defvjp(lambda out, x: lambda g: g)
+fraction.defvjp(lambda out, x: _unchanged)
 implements(np.modf)(lambda x: (fraction(x), np.modf(strip(x))[1]))
 
 
