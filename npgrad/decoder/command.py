@@ -1,0 +1,93 @@
+"""`python -m npgrad generate FOLDER "prompt"`: text from a checkpoint, as it is made.
+
+A folder with tokenizer.json has its tokens read by the tokenizers package; without one, a vocabulary of 256 is bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from .checkpoint import load
+from .config import Config
+from .generation import generate
+
+BYTES = 256
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what decoders give for the first bytes of a longer character
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "folder", help="a checkpoint: config.json, .safetensors and, unless tokens are bytes, tokenizer.json"
+    )
+    parser.add_argument("prompt")
+    parser.add_argument("--max-new-tokens", type=int, help="200, or as many as there are positions")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token")
+    parser.add_argument("--top-k", type=int)
+    parser.add_argument("--top-p", type=float)
+    parser.add_argument("--repetition-penalty", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the prompt and its continuation piece by piece; 2 for what can't be read or done, 130 for Ctrl-C."""
+    try:
+        config, params = load(options.folder)
+        encode, decode = tokenizer(config, options.folder)
+        prompt = encode(options.prompt)
+        if options.max_new_tokens is None:
+            options.max_new_tokens = max(0, min(200, config.max_position_embeddings - len(prompt)))
+        stop = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        tokens = generate(
+            config,
+            params,
+            prompt,
+            max_new_tokens=options.max_new_tokens,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            repetition_penalty=options.repetition_penalty,
+            stop=stop,  # type: ignore[arg-type]  # None is no token
+            seed=options.seed,
+        )
+        print(options.prompt, end="", flush=True)
+        for piece in pieces(prompt, tokens, decode):
+            print(piece, end="", flush=True)
+        print()
+    except KeyboardInterrupt:
+        print()
+        return 130
+    except (OSError, ValueError, IndexError, ImportError) as error:
+        print(f"npgrad: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def tokenizer(config: Config, folder: str | Path) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
+    """Functions from text to token ids and back; ValueError if the folder says nothing about its tokens."""
+    file = Path(folder) / "tokenizer.json"
+    if file.exists():
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ImportError("reading tokenizer.json needs tokenizers: pip install 'npgrad[llama]'") from error
+        found = Tokenizer.from_file(str(file))
+        return lambda text: found.encode(text).ids, found.decode
+    if config.vocab_size == BYTES:
+        return lambda text: list(text.encode()), lambda ids: bytes(ids).decode(errors="replace")
+    raise ValueError(f"{folder} has no tokenizer.json, and a vocabulary of {config.vocab_size} isn't one of bytes")
+
+
+def pieces(prompt: list[int], tokens: Iterable[int], decode: Callable[[list[int]], str]) -> Iterator[str]:
+    """What each token adds to the text; the first bytes of a character wait for the others."""
+    ids, shown = list(prompt), decode(prompt)
+    for token in tokens:
+        ids.append(token)
+        text = decode(ids)
+        if not text.endswith(INCOMPLETE):
+            yield text[len(shown) :]
+            shown = text
+    yield decode(ids)[len(shown) :]
