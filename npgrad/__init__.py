@@ -1,6 +1,6 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
-from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
+from . import optim, rules, show, tree  # noqa: F401  (rules fills the registry, show prints tapes)
 from .catalogue import supported
 from .check import check_grads, check_vjp
 from .debug import DebugError, debug
