@@ -75,8 +75,8 @@ def check_function(path: str) -> int:
     examples = load_examples().get(function) or [Example(function, _defaults(function, path), {})]
     status = 0
     for example in examples:
-        for label, args, kwargs in variants(example):
-            report = checked(lambda *a, _kwargs=kwargs: function(*a, **_kwargs), args)
+        for label, of_arrays, args in variants(example):
+            report = checked(of_arrays, args)
             print(f"{path}, {label}\n{report}\n")
             status |= not report or isinstance(report, str)
     return int(status)

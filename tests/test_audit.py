@@ -27,11 +27,13 @@ def test_a_primitive_without_examples_is_named():
 
 
 def test_variants_keep_values_and_change_what_they_say():
-    declared = Example(np.multiply, (np.arange(6.0).reshape(2, 3), 2.0, np.arange(3)), {"w": np.ones(2)})
-    (_, args, _), (_, single, kwargs), (_, strided, _) = variants(declared)
-    assert args is declared.args
-    assert (single[0].dtype, single[1], single[2].dtype) == (np.float32, 2.0, np.arange(3).dtype)
-    assert kwargs["w"].dtype == np.float32
+    declared = Example(
+        lambda x, a, i, w: (x * a)[:, i] * w, (np.arange(6.0).reshape(2, 3), 2.0, np.arange(3)), {"w": 1}
+    )
+    (_, function, args), (_, _, single), (_, _, strided) = variants(declared)
+    assert np.array_equal(function(*args), 2 * declared.args[0])  # the plain number is a constant
+    assert args[0] is declared.args[0]
+    assert (single[0].dtype, single[1].dtype) == (np.float32, np.arange(3).dtype)
     assert np.array_equal(strided[0], args[0])
     assert not strided[0].flags.c_contiguous
     assert not strided[0].flags.writeable
@@ -83,7 +85,7 @@ MODULE = """
     example(cube, np.array([0.5, 2.0]))
 
     def loss(x=1.5, n=2):
-        return np.sum(cube(np.asarray(x) * np.ones(n)))
+        return np.sum(cube(x * np.ones(n)))
 
     def bare(x):
         return x
@@ -142,8 +144,8 @@ def test_check_at_default_arguments(module, capsys):
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("cubes:bare", "no examples, and no default for x"), ("cubes:missing", "has no missing"), ("cubes", "names no function"),
-     ("nowhere:f", "nowhere")],
+    [("cubes:bare", "no examples, and no default for x"), ("cubes:missing", "has no missing"),
+     ("cubes", "names no function"), ("nowhere:f", "nowhere")],
 )  # fmt: skip
 def test_what_cannot_be_checked_is_exit_status_two(path, words, module, capsys):
     module("3")

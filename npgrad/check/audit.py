@@ -59,8 +59,8 @@ def audit() -> Iterator[Outcome]:
     """Check every function that has examples, one after another."""
     for function, examples in load_examples().items():
         started, reports, failures = time.perf_counter(), [], []
-        for label, args, kwargs in (v for e in examples for v in variants(e)):
-            report = checked(functools.partial(function, **kwargs), args)
+        for label, of_arrays, args in (v for e in examples for v in variants(e)):
+            report = checked(of_arrays, args)
             if isinstance(report, Report):
                 reports.append(report)
             if not isinstance(report, Report) or not report:
@@ -83,12 +83,31 @@ def checked(function: Callable, args: tuple, order: int = 1) -> Report | str:
         return f"{type(error).__name__}: {error}"
 
 
-def variants(example: Example) -> Iterator[tuple[str, tuple, dict]]:
-    """The example as declared, in float32, and with strided, read-only arrays."""
+def variants(example: Example) -> Iterator[tuple[str, Callable, tuple]]:
+    """The example as declared, in float32, and with strided, read-only arrays: a function of its arrays, and those."""
     shapes = describe(example.args)
-    yield f"float64 {shapes}", example.args, example.kwargs
-    for label, change in (("float32", _single), ("strided", _strided)):
-        yield f"{label} {shapes}", trees.map(change, example.args), trees.map(change, example.kwargs)
+    for label, change in (("float64", _same), ("float32", _single), ("strided", _strided)):
+        changed = Example(example.function, trees.map(change, example.args), trees.map(change, example.kwargs))
+        yield f"{label} {shapes}", *of_arrays(changed)
+
+
+def of_arrays(example: Example) -> tuple[Callable, tuple]:
+    """The example's function with all that is a plain number filled in, and what remains of its arguments."""
+    constants = {i: x for i, x in enumerate(example.args) if isinstance(x, float)}
+    if not constants:
+        return functools.partial(example.function, **example.kwargs), example.args
+
+    @functools.wraps(example.function)
+    def function(*args: Any) -> Any:
+        remaining = iter(args)
+        every = [constants[i] if i in constants else next(remaining) for i in range(len(example.args))]
+        return example.function(*every, **example.kwargs)
+
+    return function, tuple(x for i, x in enumerate(example.args) if i not in constants)
+
+
+def _same(x: Any) -> Any:
+    return x
 
 
 def _single(x: Any) -> Any:
@@ -120,7 +139,7 @@ def uncovered() -> list[str]:
         covered.add(id(function))
         for e in examples:
             with np.errstate(all="ignore"):
-                covered |= _recorded(functools.partial(function, **e.kwargs), e.args)
+                covered |= _recorded(*of_arrays(e))
     return [name_of_function(p) for p in PRIMITIVES if not {id(p), id(p.forward)} & covered]
 
 

@@ -130,8 +130,10 @@ def _laws(evaluator: Evaluator, pulled: Pulled, first: list, pullback: Callable,
 
 
 def _agree(outputs: list, others: list, epsilon: float) -> bool:
+    largest = max((float(np.max(np.abs(y[np.isfinite(y)]), initial=0)) for y in outputs), default=0.0)
     return len(outputs) == len(others) and all(
-        y.shape == z.shape and bool(np.all(_close(z, y, np.abs(y), epsilon))) for y, z in zip(outputs, others)
+        y.shape == z.shape and bool(np.all(_close(z, y, np.abs(y), epsilon, 256 * epsilon * largest)))
+        for y, z in zip(outputs, others)
     )
 
 

@@ -65,7 +65,7 @@ class Evaluator:
         self.subject, self.cotangents = subject, cotangents
         self.dtype: np.dtype = like.dtype if like else _widest(subject) if extended else np.dtype(float)
         self.points: tuple[int, ...] = like.points if like else (1, -1, 2, -2) if extended else (1, -1)
-        self.leaves = [np.array(x, self.dtype, order="C") for x in subject.leaves]
+        self.leaves = [np.array(x, self.dtype, order="K") for x in subject.leaves]
         self.evaluate = subject.bind(self.leaves)
         outputs = self.evaluate()
         self.output_epsilon = max((epsilon_of(y) for y in outputs), default=0.0)
@@ -103,7 +103,7 @@ class Evaluator:
 
     def at(self, leaf: int, place: int) -> Callable[[float], np.ndarray]:
         """The outputs as a function of t at inputs of which one coordinate is moved by t."""
-        flat = self.leaves[leaf].reshape(-1)
+        flat = self.leaves[leaf].flat  # in C order whatever the layout, which is kept: a function may depend on it
         start = flat[place]
 
         def values(t: float) -> np.ndarray:
@@ -131,9 +131,9 @@ def _widest(subject: Subject) -> np.dtype:
     wide, plain = np.dtype(np.longdouble), np.dtype(float)
     if np.finfo(np.longdouble).eps >= np.finfo(float).eps:
         return plain
-    expected = subject.bind([np.array(x, plain, order="C") for x in subject.leaves])()
+    expected = subject.bind([np.array(x, plain, order="K") for x in subject.leaves])()
     try:
-        found = subject.bind([np.array(x, wide, order="C") for x in subject.leaves])()
+        found = subject.bind([np.array(x, wide, order="K") for x in subject.leaves])()
     except Exception:  # whatever it is that makes the function refuse long doubles, float64 remains
         return plain
     if [y.shape for y in found] != [y.shape for y in expected] or any(y.dtype != wide for y in found):
@@ -198,7 +198,7 @@ def slopes(evaluator: Evaluator, leaf: int, batched: bool = False) -> Iterator[t
 
 def _rows(evaluator: Evaluator, leaf: int, part: slice, moved: np.ndarray) -> np.ndarray:
     """The outputs (points, coordinates, outputs) with each coordinate of `part` moved to each of its points."""
-    flat = evaluator.leaves[leaf].reshape(-1)
+    flat = evaluator.leaves[leaf].flat
     rows = np.empty((*moved.shape, evaluator.u.size), evaluator.dtype)
     for column, place in enumerate(range(part.start, part.stop)):
         start = flat[place]

@@ -48,10 +48,12 @@ def check_direction(
     refined = refine(evaluator, values, 0.0, 0.25, 1.0, goal, analytic)
     summed = math.sqrt(float(sum(np.sum(p * p) for p in parts)))
     refined = refined._replace(scale=max(refined.scale, summed))
+    strongest = float(np.max(np.abs(evaluator.u), initial=0))
+    rounding = max(pulled.epsilon * evaluator.magnitude / 64, pulled.epsilon**4 * strongest)
     floors = [float(np.max(negligible(evaluator, i, pulled.epsilon), initial=0)) for i in range(len(parts))]
     tolerance = Tolerance(
         goal, coarse(pulled.epsilon), np.zeros(1), refined.scale, np.array([max(floors, default=0.0)]),
-        np.array([pulled.epsilon * evaluator.magnitude / 64]), underflow(evaluator.subject),
+        np.array([rounding]), underflow(evaluator.subject),
     )  # fmt: skip
     if judge(analytic, refined, tolerance, 0) == FAIL:
         moved = sum(np.sum((m * np.asarray(d, float)) ** 2) for m, d in zip(pulled.moves, direction))

@@ -209,7 +209,8 @@ def _check_adjoint(f: Callable, args: tuple, subject: Subject, report: Report, s
     left, right = (float(sum(np.sum(p, dtype=float) for p in parts)) for parts in (forward, backward))
     size = float(sum(np.sum(np.abs(p), dtype=float) for p in (*forward, *backward)))
     moved = float(sum(np.sum(m * np.abs(v), dtype=float) for m, v in zip(pulled.moves, direction)))
-    if abs(left - right) > 4 * pulled.epsilon ** (2 / 3) * size + 8 * moved:
+    lost = 8 * (moved + pulled.epsilon * evaluator.magnitude)  # by rounding
+    if abs(left - right) > 4 * pulled.epsilon ** (2 / 3) * size + lost:
         message = f"<u, J v> = {left:.10g} by jvp, but <J^T u, v> = {right:.10g}"
         report.breaches.append(Breach("adjoint", report.name, message))
 

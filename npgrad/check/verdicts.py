@@ -168,9 +168,10 @@ def _tolerance(evaluator: Evaluator, leaf: int, found: Coordinates, epsilon: flo
     floor = np.minimum(negligible(evaluator, leaf, epsilon), coarse(epsilon) * strongest)
     rounding = 8 * epsilon * np.minimum(local, largest)
     zero = found.scale <= 4 * found.error  # then terms that should cancel may leave their last bits
-    rounding = np.where(zero, np.maximum(rounding, np.minimum(epsilon * largest, floor / 1024)), rounding)
+    rounding = np.where(zero, np.maximum(rounding, np.minimum(8 * epsilon * largest, floor / 128)), rounding)
     if largest <= 1e-3 * strongest:  # the gradient may be nothing but rounding
         rounding = np.where(largest <= floor, np.maximum(rounding, floor / 128), rounding)
+        rounding = np.maximum(rounding, epsilon**4 * strongest) if largest <= epsilon**4 * strongest else rounding
     return Tolerance(
         relative(epsilon, evaluator), coarse(epsilon), np.zeros(local.shape), largest, floor, rounding,
         underflow(evaluator.subject), plain=len(evaluator.points) == 2,
