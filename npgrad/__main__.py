@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0 if everything passes, 1 if something fails, 2 for what can't be run."""
+    from .decoder import command as generation
+
     parser = argparse.ArgumentParser(prog="npgrad", description="Check derivatives numerically, on this machine.")
     commands = parser.add_subparsers(dest="command")
     audit = commands.add_parser("audit", help="check every registered primitive at its declared examples (the default)")
@@ -21,7 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     check = commands.add_parser("check", help="check one function at its declared examples, or its default arguments")
     check.add_argument("function", metavar="MODULE:FUNCTION")
+    generation.add_arguments(commands.add_parser("generate", help="continue a prompt with a Llama-shaped checkpoint"))
     options = parser.parse_args(arguments)
+    if options.command == "generate":
+        return generation.run(options)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # the console script should find the same modules as python -m
     try:
