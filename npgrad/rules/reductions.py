@@ -121,8 +121,14 @@ def deviation(x, axis, ddof, keepdims):
 @deviation.defvjp
 def _deviation(out, x, axis, ddof, keepdims):
     kept, n = kept_shape(x.shape, axis), max(count(x.shape, axis) - ddof, 0)
-    slope = np.where(out == 0, 0, 1 / np.where(out == 0, 1, out))
-    return lambda g: np.reshape(g * slope / n, kept) * (x - np.mean(x, axis=axis, keepdims=True))
+
+    def pullback(g):
+        mean, spread = np.mean(x, axis=axis, keepdims=True), np.reshape(out, kept)
+        equal = strip(spread) <= 4 * np.finfo(x.dtype).eps * np.abs(strip(mean))  # all but for the mean's rounding
+        slope = np.where(equal, 0, 1 / np.where(equal, 1, spread))
+        return np.reshape(g, kept) * slope / n * (x - mean)
+
+    return pullback
 
 
 def root(x):

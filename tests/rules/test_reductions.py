@@ -94,6 +94,12 @@ def test_deviation_of_equal_numbers_has_slope_zero():
     np.testing.assert_allclose(got[1], (x[1] - x[1].mean()) / (3 * x[1].std()))
 
 
+def test_deviation_of_equal_numbers_whose_mean_is_rounded_has_slope_zero():
+    x = np.full((2, 3), 0.1)
+    assert np.std(x[0]) > 0  # a third of 0.1 + 0.1 + 0.1 is not 0.1
+    np.testing.assert_array_equal(gradient(lambda v: np.std(v, axis=1), x), np.zeros((2, 3)))
+
+
 def test_variance_about_a_given_mean_that_is_a_variable():
     x = np.array([1.0, 2.0, 4.5])
     np.testing.assert_allclose(gradient(lambda v: np.var(v, mean=np.mean(v)), x), 2 * (x - x.mean()) / 3)
