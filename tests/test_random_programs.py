@@ -80,6 +80,8 @@ def running(random, x, pool):
 
 def movement(random, x, pool):
     n = x.ndim
+    if n and not x.size:
+        return None
     if not n:
         return np.reshape, lambda x, *_: np.reshape(x, (1, 1))
     axis, other, k = (int(random.integers(*bounds)) for bounds in ((-n, n), (-n, n), (-3, 4)))
