@@ -1,8 +1,9 @@
 """Debug mode: tapes that watch every operation, and stop at the first thing that goes wrong.
 
-`with ng.debug():` makes every tape created inside it, by `grad` and its kin too, a `DebugTape`. It keeps the source line
-of each record, and raises `DebugError` at the first NaN or infinity that an operation creates, forwards or backwards, at the first
-array that changed between a record's forward and its pullback, and at a pullback that changes its cotangent.
+`with ng.debug():` makes every tape created inside it, by `grad` and its kin too, a `DebugTape`. It keeps the source
+line of each record, and raises `DebugError` at the first NaN or infinity that an operation creates, forwards or
+backwards, at the first array that changed between a record's forward and its pullback, and at a pullback that changes
+its cotangent.
 Outside the block nothing of it runs. The mode is local to the context: other threads and tasks are not affected.
 """
 
@@ -25,8 +26,8 @@ from .variable import Variable, strip
 _OURS = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 _DOUBLE_WHERE = (
-    ": a cotangent of 0 met an infinite slope, as when np.where leaves out a branch that is not finite. Make the branch "
-    "harmless where it is left out: np.where(ok, f(np.where(ok, x, 1.0)), 0.0)"
+    ": a cotangent of 0 met an infinite slope, as when np.where leaves out a branch that is not finite. Make the "
+    "branch harmless where it is left out: np.where(ok, f(np.where(ok, x, 1.0)), 0.0)"
 )
 
 
@@ -90,7 +91,7 @@ def saved_arrays(pullback: Callable, name: str = "") -> Iterator[tuple[str, Any]
         yield name, pullback
     elif isinstance(pullback, (list, tuple)):
         for value in pullback:
-            yield from saved_arrays(value, name)  # type: ignore[arg-type]
+            yield from saved_arrays(value, name)
     cells = getattr(pullback, "__closure__", None) or ()
     for cell_name, cell in zip(getattr(getattr(pullback, "__code__", None), "co_freevars", ()), cells):
         try:
@@ -120,7 +121,9 @@ def _watch(pullback: Callable, label: str) -> Callable:
     return watched
 
 
-def _check_created(label: str, what: str, out: Any, inputs: Sequence[Any], allowed: bool = False, zero: Any = None) -> None:
+def _check_created(
+    label: str, what: str, out: Any, inputs: Sequence[Any], allowed: bool = False, zero: Any = None
+) -> None:
     """Raise if `out` has a NaN, or an infinity, that none of the inputs had."""
     value = np.asarray(strip(out))
     if np.isfinite(value).all():

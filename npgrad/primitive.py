@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Primitive:
     def __init__(self, forward: Callable):
         functools.update_wrapper(self, forward)
         self.forward = forward
-        self.rules: Sequence[Callable | None] = ()
+        self.rules: Any = ()  # a tuple of rules, None for constants, or one rule for each of any number
         PRIMITIVES.append(self)
 
     def defvjp(self, *rules: Callable | None) -> Any:
@@ -122,7 +122,7 @@ class Primitive:
         return getattr(self, "__name__", "primitive")
 
 
-class _Each(Sequence):
+class _Each:
     """The rules of a primitive with any number of arguments, made from one."""
 
     def __init__(self, rule: Callable):
@@ -131,7 +131,7 @@ class _Each(Sequence):
     def __len__(self) -> int:
         return sys.maxsize
 
-    def __getitem__(self, i: Any) -> Callable:
+    def __getitem__(self, i: int) -> Callable:
         return functools.partial(self.rule, i)
 
 

@@ -2,10 +2,10 @@
 
 A `Tape` watches arrays, wrapped as Variables. Each operation on them appends one `Record` to the tape: which
 primitive ran, on which earlier records, and one *pullback* per parent, the function that turns the cotangent of the
-result (the derivative of the final output with respect to it) into that parent's. A record can only refer to records before
-it, so the list is in topological order, and differentiation is a loop from the last record to the first (a Wengert
-list; Griewank & Walther, "Evaluating Derivatives", 2nd ed., section 3.2): no graph to search, no recursion, no
-limit on depth. Records hold no values: only a pullback's closure keeps alive the arrays that it will need.
+result (the derivative of the final output with respect to it) into that parent's. A record can only refer to records
+before it, so the list is in topological order, and differentiation is a loop from the last record to the first (a
+Wengert list; Griewank & Walther, "Evaluating Derivatives", 2nd ed., section 3.2): no graph to search, no recursion,
+no limit on depth. Records hold no values: only a pullback's closure keeps alive the arrays that it will need.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
     if trees.is_node(out) or np.shape(out) != ():
         got = f"a {type(out).__name__}" if trees.is_node(out) else f"an array of shape {np.shape(out)}"
         raise ValueError(
-            f"grad needs a scalar, but {name} returned {got}: reduce it, as in np.sum(...), or use ng.vjp or ng.jacobian"
+            f"grad needs a scalar, but {name} returned {got}: reduce it, as in np.sum(...), or use ng.vjp or "
+            "ng.jacobian"
         )
     return out, aux
 

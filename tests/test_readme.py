@@ -38,5 +38,9 @@ def test_every_name_in_the_table_exists():
     table = README.split("## Add a primitive")[0].split("| to | use |")[1]
     names = set(re.findall(r"`(\w+)", table)) - {"f", "args", "python"}
     assert len(names) > 25
-    missing = {n for n in names if not any(hasattr(home, n) for home in (ng, optim, tree, ng.Tape)) and n not in ("tape", "npgrad")}
+    missing = {
+        n
+        for n in names
+        if not any(hasattr(home, n) for home in (ng, optim, tree, ng.Tape)) and n not in ("tape", "npgrad")
+    }
     assert missing == set()

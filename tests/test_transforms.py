@@ -123,7 +123,7 @@ class TestVjp:
             np.testing.assert_allclose(gx, np.ones((2, 4)) @ params["w"].T)
 
     def test_integer_arguments_are_constants(self):
-        out, pullback = ng.vjp(lambda x, ids: x[ids], np.array([1.0, 2.0]), np.array([1, 1]))
+        _, pullback = ng.vjp(lambda x, ids: x[ids], np.array([1.0, 2.0]), np.array([1, 1]))
         g, none = pullback(np.array([10.0, 1.0]))
         np.testing.assert_array_equal(g, [0.0, 11.0])
         assert none is None
@@ -144,7 +144,7 @@ class TestJvp:
             ng.jvp(np.sin, (np.ones(2),), (np.ones(3),))
 
     def test_outputs_that_do_not_depend_on_the_input(self):
-        out, tangent = ng.jvp(lambda x: (x * 2, np.ones(3), 5), (1.0,), (1.0,))
+        _, tangent = ng.jvp(lambda x: (x * 2, np.ones(3), 5), (1.0,), (1.0,))
         assert tangent[0] == 2.0
         assert not np.any(tangent[1])
         assert tangent[2] == 0

@@ -91,7 +91,7 @@ def test_in_place_operators_on_a_variable_make_a_new_one(x):
 
 def test_copying_and_pickling_are_refused(x):
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="copy or pickle x.value"):
+        with pytest.raises(TypeError, match=r"copy or pickle x\.value"):
             attempt(x)
 
 

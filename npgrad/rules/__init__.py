@@ -5,4 +5,5 @@ arguments and returns the pullback. `implements(np.f)` writes a function in term
 lists what gives plain arrays. `operators` and `methods` attach the same functions to Variable.
 """
 
-from . import elementwise, reductions, shaping, indexing, products, linalg, sorting, statistics, polynomials, refused, methods  # noqa: F401, I001  (methods comes last)
+from . import elementwise, reductions, shaping, indexing, products, linalg, sorting, statistics  # noqa: F401, I001
+from . import polynomials, refused, methods  # noqa: F401, I001  (methods comes last: it looks the others up)

@@ -1,7 +1,7 @@
 """A tape as text: one line per record, in the order of execution.
 
-Each line has the record's index and name, its operation with parameters, its parents, shape and dtype, what its pullback
-keeps alive, and after a retained sweep the norm of its adjoint.
+Each line has the record's index and name, its operation with parameters, its parents, shape and dtype, what its
+pullback keeps alive, and after a retained sweep the norm of its adjoint.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/records.py
 
-Rounds alternate between the systems; each figure is the median over rounds, in microseconds per operation, beside its ratio to
-raw NumPy in the same run. Every gradient is compared with NumPy's before anything is timed. PyTorch and HIPS autograd join
-in where they are installed. The last lines give the memory of a chain of 100,000 records.
+Rounds alternate between the systems; each figure is the median over rounds, in microseconds per operation, beside its
+ratio to raw NumPy in the same run. Every gradient is compared with NumPy's before anything is timed. PyTorch and HIPS
+autograd join in where they are installed. The last line gives the memory of a chain of 100,000 records.
 """
 
 import gc
@@ -106,7 +106,8 @@ def memory_per_record(records=100_000):
     y = chain(x, A, B, records // 2)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(tape.records) == records + 1 and y.shape == (4,)
+    assert len(tape.records) == records + 1
+    assert y.shape == (4,)
     return (after - before) / records
 
 
