@@ -64,6 +64,11 @@ def test_what_numpy_does_not_hand_over_is_an_error_too(f):
         f(ng.Tape().variable(3.0)) if f is not np.kaiser else np.kaiser(5, ng.Tape().variable(3.0))
 
 
+def test_adding_in_place_points_to_the_function_that_gives_a_new_array():
+    with pytest.raises(TypeError, match=r"np\.add\.at .*ng\.add_at"):
+        np.add.at(np.ones(2), [0], ng.Tape().variable(3.0))
+
+
 def test_the_table_names_all():
     text = str(CATALOGUE)
     assert repr(CATALOGUE) == text

@@ -78,6 +78,7 @@ def _register(reasons):
 
 
 _register(_REASONS)
+REFUSED[np.add, "at"] = f"{IN_PLACE}: use ng.add_at(x, index, value)"
 _register({name: reason for reason, names in _GROUPS.items() for name in names.split()})
 
 nondifferentiable(
