@@ -27,6 +27,7 @@ from .ops import (
 from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
+from .show import WatchfulTape
 from .tape import Record, ReleasedTapeError, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 from .variable import Variable
@@ -41,6 +42,7 @@ __all__ = [
     "RotaryError",
     "Tape",
     "Variable",
+    "WatchfulTape",
     "add_at",
     "add_sinusoidal_position",
     "adjacent_to_half",

@@ -1,0 +1,35 @@
+"""What a notebook shows for a Tape, a Variable and a checker's report."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ..check.report import Report
+from ..tape import Tape
+from ..variable import Variable, strip
+from .text import COLUMNS, cells, dimensions, source_lines
+
+ROWS = 200  # of a tape in a notebook; tape.table() has them all
+
+
+def attach_tables() -> None:
+    for kind, render in ((Tape, _tape), (Variable, _variable), (Report, _report)):
+        kind._repr_html_ = render  # type: ignore[attr-defined]
+
+
+def _tape(tape: Tape) -> str:
+    count, lines = len(tape.records), source_lines(tape)
+    rows = [cells(tape, i, lines) for i in range(count) if i < ROWS // 2 or i >= count - ROWS // 2]
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{column}</th>" for column in COLUMNS)
+    return f"<table><caption>{count} records</caption><tr>{head}</tr>{body}</table>"
+
+
+def _variable(v: Variable) -> str:
+    name = escape(v.tape.names.get(v.index, f"record {v.index}"))
+    return f"<b>{name}</b> {dimensions(v.shape)} {v.dtype}<pre>{escape(repr(strip(v)))}</pre>"
+
+
+def _report(report: Any) -> str:
+    return f"<pre>{escape(str(report))}</pre>"
