@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0 if everything passes, 1 if something fails, 2 for what can't be run."""
@@ -97,7 +99,8 @@ def _defaults(function: Callable, path: str) -> tuple:
             f"{path} has no examples, and no default for {', '.join(missing)}: declare one with "
             f"npgrad.check.example({function.__name__}, …), or give every argument a default"
         )
-    return tuple(p.default for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    defaults = (p.default for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    return tuple(np.asarray(d) if isinstance(d, float) else d for d in defaults)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ def variants(example: Example) -> Iterator[tuple[str, Callable, tuple]]:
 
 def of_arrays(example: Example) -> tuple[Callable, tuple]:
     """The example's function with all that is a plain number filled in, and what remains of its arguments."""
-    constants = {i: x for i, x in enumerate(example.args) if isinstance(x, float)}
+    arrays = (np.ndarray, np.generic)
+    constants = {i: x for i, x in enumerate(example.args) if not any(isinstance(y, arrays) for y in trees.leaves(x))}
     if not constants:
         return functools.partial(example.function, **example.kwargs), example.args
 

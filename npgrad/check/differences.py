@@ -65,7 +65,7 @@ class Evaluator:
         self.subject, self.cotangents = subject, cotangents
         self.dtype: np.dtype = like.dtype if like else _widest(subject) if extended else np.dtype(float)
         self.points: tuple[int, ...] = like.points if like else (1, -1, 2, -2) if extended else (1, -1)
-        self.leaves = [np.array(x, self.dtype, order="K") for x in subject.leaves]
+        self.leaves = [_copy(x, self.dtype) for x in subject.leaves]
         self.evaluate = subject.bind(self.leaves)
         outputs = self.evaluate()
         self.output_epsilon = max((epsilon_of(y) for y in outputs), default=0.0)
@@ -126,14 +126,25 @@ def _flat(outputs: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([y.reshape(-1) for y in outputs]) if outputs else np.zeros(0)
 
 
+def _copy(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A copy in the same memory layout, contiguous or not: np.ravel(x, order="A") depends on it, say."""
+    if x.flags.forc:
+        return np.array(x, dtype, order="K")
+    axes = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
+    spread = np.zeros((*(x.shape[i] for i in axes), 2), dtype)[..., 0]
+    copy = spread.transpose(np.argsort(axes))
+    copy[...] = x
+    return copy
+
+
 def _widest(subject: Subject) -> np.dtype:
     """long double if it is wider than float64 and the function really works in it, else float64."""
     wide, plain = np.dtype(np.longdouble), np.dtype(float)
     if np.finfo(np.longdouble).eps >= np.finfo(float).eps:
         return plain
-    expected = subject.bind([np.array(x, plain, order="K") for x in subject.leaves])()
+    expected = subject.bind([_copy(x, plain) for x in subject.leaves])()
     try:
-        found = subject.bind([np.array(x, wide, order="K") for x in subject.leaves])()
+        found = subject.bind([_copy(x, wide) for x in subject.leaves])()
     except Exception:  # whatever it is that makes the function refuse long doubles, float64 remains
         return plain
     if [y.shape for y in found] != [y.shape for y in expected] or any(y.dtype != wide for y in found):

@@ -4,9 +4,9 @@
 
 Columns: npgrad's check_vjp, PyTorch's gradcheck (torch.autograd.Function around each pair), JAX's check_grads
 (jax.custom_vjp over pure_callback, 64 bits enabled) and HIPS autograd's check_grads (defvjp), each with its defaults,
-where it is installed. `caught` or `MISSED` for a planted fault, `passed` or `FALSE ALARM` for a correct function; a case
-that a checker can't be given (a dictionary of parameters, float16) counts as `refused`. Without --all only the lines are
-printed on which some checker is wrong.
+where installed. `caught` or `MISSED` for a planted fault, `passed` or `FALSE ALARM` for a correct function; a
+case a checker can't be given (a dictionary of parameters, float16) counts as `refused`. Without --all only the lines
+are printed on which some checker is wrong.
 """
 
 import argparse

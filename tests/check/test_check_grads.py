@@ -54,7 +54,7 @@ def test_the_exception_carries_the_report():
 
 def test_a_report_as_html_is_escaped():
     page = check_grads(lambda x: np.sin(x), X)._repr_html_()
-    assert "<table>" in page
+    assert "max rel error" in page
     assert "<lambda>" not in page
     assert "&lt;lambda&gt;" in page
 
