@@ -106,6 +106,8 @@ def run(options, folder):
     print(f"logits: float32 differs from float64 by {rounding:.1e} of the largest, a cache from none by {cached:.1e}")
 
     report = check_sampled_coordinates(config, params, tokens[:, :6], options.coordinates, np.random.default_rng(0))
+    if report.interrupted:
+        raise KeyboardInterrupt
     print(
         f"gradient: {report.coordinates} sampled coordinates {report.verdict}, largest error {report.worst.error:.1e}"
     )

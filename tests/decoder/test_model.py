@@ -27,7 +27,11 @@ def model(seed=0, dtype=np.float64, **changes):
     return config, ng.tree.map(lambda p: (p + 0.1 * rng.normal(size=p.shape)).astype(dtype), params)
 
 
-@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True, "attention_bias": True}], ids=["plain", "tied"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"tie_word_embeddings": True, "attention_bias": True, "num_hidden_layers": 1, "intermediate_size": 90}],
+    ids=["plain", "tied"],
+)
 def test_every_coordinate_of_the_gradient(changes):
     config, params = model(**{**WIDE, **changes})
     tokens, targets = np.array([[3, 1, 3, 7]]), np.array([[1, 3, -100, 0]])

@@ -48,7 +48,7 @@ def test_a_folder_without_a_tokenizer(demo, tmp_path, capsys):
 
 
 def test_a_tokenizer_goes_along(demo, tmp_path, capsys):
-    source, words = tmp_path / "source", "one two three four".split()
+    source, words = tmp_path / "source", ["one", "two", "three", "four"]
     shutil.copytree(BASE, source)
     found = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="one"))
     found.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -64,7 +64,7 @@ def test_a_tokenizer_goes_along(demo, tmp_path, capsys):
 def test_transformers_decides_too_where_it_is_installed(demo, difference, status, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(demo, "difference_there", lambda folder, logits, tokens: difference)
-    assert demo.main([*QUICK, "--out", str(tmp_path)]) == status
+    assert demo.main([str(BASE), *QUICK, "--out", str(tmp_path)]) == status
     assert f"opened in transformers: logits differ by {difference:.1e}" in capsys.readouterr().out
 
 
@@ -92,7 +92,7 @@ def test_a_wrong_gradient_stops_it(demo, tmp_path, capsys, monkeypatch):
 
     faulty.defvjp(half, half)
     monkeypatch.setattr(decoder.model, "swiglu", faulty)
-    assert demo.main([*QUICK, "--out", str(tmp_path / "new")]) == 2
+    assert demo.main([str(BASE.parent / "qwen2_bias"), *QUICK, "--out", str(tmp_path / "new")]) == 2
     assert "fail" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -119,5 +119,14 @@ def test_ctrl_c(demo, tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "fine_tune", interrupted)
-    assert demo.main([*QUICK, "--out", str(tmp_path)]) == 130
+    assert demo.main([str(BASE), *QUICK, "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "\nInterrupted\n"
+
+
+def test_ctrl_c_during_the_check(demo, tmp_path, capsys, monkeypatch):
+    class Stopped:
+        interrupted = True
+
+    monkeypatch.setattr(ng, "check_grads", lambda *args: Stopped())
+    assert demo.main([str(BASE), *QUICK, "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "\nInterrupted\n"
