@@ -1,0 +1,103 @@
+"""Using the machine fully: memory that stays with the process, and the parts of a batch on threads of their own.
+
+A training step allocates the same arrays again and again. Left alone, the C library returns each large one to the
+system and asks for it anew, cleared page by page: a third of a small decoder's step goes there. `keep_memory` ends
+that. NumPy lets go of Python's lock inside its loops, so that two threads with half the batch each keep two cores
+busy: `value_and_grad`. Its matrix products should then use one core each, which is the environment's to say, before
+NumPy is imported:
+
+    OPENBLAS_NUM_THREADS=1 python train.py
+
+(MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS for NumPy with another library.) A step of a few milliseconds is better off
+without: one part, and the products on all cores, which is the default.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from . import tree as trees
+from .transforms import value_and_grad as _value_and_grad
+from .variable import Variable
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, in malloc.h
+
+
+def keep_memory() -> bool:
+    """Make the C library keep what is freed, for this process's next arrays; True if it can (glibc: most of Linux).
+
+    Call it once, at a program's start. The most memory in use at any moment stays the same, but it is given back to
+    the system only when the process ends. All threads allocate from one pool afterwards. Elsewhere than on glibc
+    nothing happens and the result is False. Source: mallopt(3).
+
+    >>> keep_memory() in (True, False)
+    True
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        return False
+    largest = 2**25  # of the mmap threshold: glibc refuses more
+    options = ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_THRESHOLD, largest), (_ARENA_MAX, 1))
+    return all(mallopt(option, value) == 1 for option, value in options)
+
+
+def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable:
+    """Like `ng.value_and_grad(f)` for a mean over a batch's rows, computed in parts on several threads.
+
+    `f(params, *batch)` must be a mean over the first axis of the batch's arrays, as a decoder's loss is where every
+    target counts. The batch is cut into `parts`, their values and gradients weighted by their rows and added in
+    order: the numbers depend on `parts` but not on `threads`. With fewer rows than parts there are as many parts as
+    rows. ValueError if the batch's arrays differ in length or are empty, TypeError if params are Variables: a tape
+    belongs to one thread.
+
+    >>> loss = lambda w, x: np.mean((x @ w) ** 2)
+    >>> value_and_grad(loss)(np.array([1.0, 0.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    (np.float64(5.0), array([10., 14.]))
+    """
+    if parts < 1 or threads < 1:
+        raise ValueError(f"parts and threads must be at least 1, not {parts} and {threads}")
+    both = _value_and_grad(f)
+    pool = ThreadPoolExecutor(threads)
+
+    def differentiated(params: Any, *batch: Any) -> tuple[Any, Any]:
+        if any(type(leaf) is Variable for leaf in trees.leaves(params)):
+            raise TypeError("params are Variables, but a tape belongs to one thread: use ng.value_and_grad here")
+        pieces = _split(batch, parts)
+        rows = sum(len(piece[0]) for piece in pieces)
+        contexts = [contextvars.copy_context() for _ in pieces]  # debug mode and np.errstate hold in threads too
+        running = [pool.submit(c.run, both, params, *piece) for c, piece in zip(contexts, pieces)]
+        value, gradient = 0, None
+        for piece, (part, gradients) in zip(pieces, [future.result() for future in running]):
+            share = len(piece[0]) / rows
+            value = value + part * share
+            trees.map(lambda g: np.multiply(g, share, out=g), gradients)  # noqa: B023
+            if gradient is None:
+                gradient = gradients
+            else:
+                trees.map(lambda total, g: np.add(total, g, out=total), gradient, gradients)
+        return value, gradient
+
+    return differentiated
+
+
+def _split(batch: tuple, parts: int) -> list[list[np.ndarray]]:
+    """The batch's arrays in parts of as many rows as possible each, views of them."""
+    arrays = [np.asarray(a) for a in batch]
+    lengths = {a.shape[0] if a.ndim else 0 for a in arrays}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            "the batch's arrays must have one number of rows, at least 1, but their shapes are "
+            + (", ".join(str(a.shape) for a in arrays) or "missing")
+        )
+    rows = lengths.pop()
+    parts = min(parts, rows)
+    cuts = [rows * i // parts for i in range(parts + 1)]
+    return [[a[start:end] for a in arrays] for start, end in itertools.pairwise(cuts)]
