@@ -116,7 +116,8 @@ def _in_place(name, instead):
 
 
 for _name, _ufunc in OPERATORS.items():
-    _direct, _reflected = _operator(getattr(operator, _name), _ufunc)
+    _forward = REGISTRY[_ufunc].forward  # type: ignore[attr-defined]
+    _direct, _reflected = _operator(getattr(operator, _name) if _forward is _ufunc else _forward, _ufunc)
     setattr(Variable, f"__{_name}__", _direct)
     setattr(Variable, f"__r{_name}__", _reflected)
 for _name, _ufunc in PLAIN_OPERATORS.items():
