@@ -192,11 +192,13 @@ def slopes(evaluator: Evaluator, leaf: int, batched: bool = False) -> Iterator[t
     """Every coordinate's slope in one leaf, some coordinates at a time.
 
     In long double or float64 with Richardson extrapolation: steps h and 2h with h = 2^-10 |x|. In a plain float64
-    evaluator: one central difference with h = 2^-16 |x|.
+    evaluator: one central difference with h = 2^-16 |x|, or a quarter of the usual |x|.
     """
     x = evaluator.leaves[leaf].reshape(-1)
     points = evaluator.points
     size = np.where(x == 0, typical(x), np.abs(x))
+    if len(points) == 2:  # one look should do for small numbers among larger ones
+        size = np.maximum(size, typical(x) / 4)
     h = np.where(np.isfinite(size), size, 1) * evaluator.dtype.type(2.0 ** (-10 if len(points) == 4 else -16))
     count = max(1, FAMILY // len(points))
     rows_of = _stacked_rows if batched else _rows
