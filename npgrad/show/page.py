@@ -7,6 +7,7 @@ arrays are summarised by means over blocks, so that a few hundred records stay s
 from __future__ import annotations
 
 import json
+import math
 from importlib.resources import files
 from typing import Any
 
@@ -43,12 +44,15 @@ FORMULAS = {
     "causal_mask": ("yᵢⱼ = sᵢⱼ where the key is visible, −∞ elsewhere", "s̄ᵢⱼ += ȳᵢⱼ where visible, 0 elsewhere"),
     "rotary_pairs": (
         "(a, b) ↦ (a cos θ − b sin θ,  a sin θ + b cos θ)",
-        "(ā, b̄) += (ȳₐ cos θ + ȳ_b sin θ,  −ȳₐ sin θ + ȳ_b cos θ)",
+        "(ā, b̄) += (u cos θ + v sin θ,  −u sin θ + v cos θ),  (u, v) = ȳ: the inverse rotation",
     ),
     "rms_norm": ("y = w · x / √(mean x² + ε) = w · n", "x̄ += (u − n · mean(u n)) / rms,  u = ȳ w;   w̄ += Σ ȳ n"),
     "silu": ("y = x σ(x)", "x̄ += ȳ · σ(x) · (1 + x (1 − σ(x)))"),
     "swiglu": ("y = g σ(g) · u", "ū += ȳ · g σ(g),  ḡ += ȳ · u · σ(g) (1 + g (1 − σ(g)))"),
-    "attention": ("P = softmax(mask(Q Kᵀ / √d)),  Y = P V", "V̄ += Pᵀ Ȳ,  S̄ = P · (P̄ − Σ P̄ P),  Q̄ += S̄ K / √d,  K̄ += S̄ᵀ Q / √d"),
+    "attention": (
+        "P = softmax(mask(Q Kᵀ / √d)),  Y = P V",
+        "V̄ += Pᵀ Ȳ,  S̄ = P · (P̄ − Σ P̄ P),  Q̄ += S̄ K / √d,  K̄ += S̄ᵀ Q / √d",
+    ),
     "embedding": ("yₜ = E[idₜ]", "Ē[idₜ] += ȳₜ"),
     "cross_entropy": ("y = mean(ln Σⱼ e^(lⱼ) − l_target)", "l̄ += ȳ · (softmax(l) − onehot(target)) / n"),
 }  # fmt: skip
@@ -118,7 +122,8 @@ class _Maps:
 def heat_map(array: np.ndarray, side: int) -> dict[str, Any]:
     """An array as at most side × side numbers, means over blocks of rows and columns where it is larger."""
     numbers = np.asarray(array, float)
-    rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.ndim else numbers.reshape(1, 1)
+    *leading, columns = numbers.shape or (1,)
+    rows = numbers.reshape(math.prod(leading), columns)
     finite = numbers[np.isfinite(numbers)]
     edges = [np.unique(np.linspace(0, n, min(n, side) + 1).astype(int)) for n in rows.shape]
     if rows.size:

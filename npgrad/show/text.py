@@ -149,7 +149,7 @@ def _narrow(widths: list[int], used: list[int], width: int | None) -> list[int]:
     """Make the widest columns narrower, in place, until a line fits; the columns that are shown."""
     while width is not None and sum(widths[c] for c in used) + 2 * (len(used) - 1) > width:
         widest = max(used, key=lambda c: widths[c])
-        if widths[widest] <= 8:
+        if widths[widest] <= 6:
             break
         widths[widest] -= 1
     return used
