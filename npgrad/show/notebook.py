@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -14,8 +15,9 @@ ROWS = 200  # of a tape in a notebook; tape.table() has them all
 
 
 def attach_tables() -> None:
-    for kind, render in ((Tape, _tape), (Variable, _variable), (Report, _report)):
-        kind._repr_html_ = render  # type: ignore[attr-defined]
+    renderers: list[tuple[Any, Callable]] = [(Tape, _tape), (Variable, _variable), (Report, _report)]
+    for kind, render in renderers:
+        kind._repr_html_ = render
 
 
 def _tape(tape: Tape) -> str:
