@@ -29,7 +29,7 @@ def photograph(folder):
     with webdriver.Chrome(options, Service("/usr/bin/chromedriver")) as browser:
         browser.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
-            {"width": 1200, "height": 860, "deviceScaleFactor": 1, "mobile": False},
+            {"width": 1200, "height": 780, "deviceScaleFactor": 1, "mobile": False},
         )
         for name in ("tape", "rope_lab"):
             browser.get((folder / f"{name}.html").as_uri())
