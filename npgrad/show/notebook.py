@@ -1,4 +1,4 @@
-"""What a notebook shows for a Tape, a Variable and a checker's report."""
+"""What a notebook shows for a Tape and a Variable; a checker's report has its own table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from ..check.report import Report
 from ..tape import Tape
 from ..variable import Variable, strip
 from .text import COLUMNS, cells, dimensions, source_lines
@@ -15,7 +14,7 @@ ROWS = 200  # of a tape in a notebook; tape.table() has them all
 
 
 def attach_tables() -> None:
-    renderers: list[tuple[Any, Callable]] = [(Tape, _tape), (Variable, _variable), (Report, _report)]
+    renderers: list[tuple[Any, Callable]] = [(Tape, _tape), (Variable, _variable)]
     for kind, render in renderers:
         kind._repr_html_ = render
 
@@ -31,7 +30,3 @@ def _tape(tape: Tape) -> str:
 def _variable(v: Variable) -> str:
     name = escape(v.tape.names.get(v.index, f"record {v.index}"))
     return f"<b>{name}</b> {dimensions(v.shape)} {v.dtype}<pre>{escape(repr(strip(v)))}</pre>"
-
-
-def _report(report: Any) -> str:
-    return f"<pre>{escape(str(report))}</pre>"
