@@ -1,24 +1,24 @@
 """Checkpoints: folders with config.json and .safetensors files, as published models have them.
 
-A .safetensors file is a length, a JSON header with each tensor's dtype, shape and place, and the tensors' bytes: data
-and nothing that runs. Headers are validated and all names and shapes compared with what the config asks for before a
-tensor is read. Published matrices are (outputs, inputs), and their queries and keys have the half layout of rotary
-pairs; inside npgrad they are (inputs, outputs) with adjacent pairs. `to_llama` and `from_llama` are the way between.
+Nothing that a folder holds is run; headers are validated, and all names and shapes compared with what the config asks
+for, before a tensor is read. Links are followed, since caches of published models are made of them, but only to regular
+files. Published matrices are (outputs, inputs), and their queries and keys have the half layout of rotary pairs; inside
+npgrad they are (inputs, outputs) with adjacent pairs. `to_llama` and `from_llama` are the way between.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .. import tree as trees
 from ..rope import adjacent_to_half, half_to_adjacent
+from ..safetensors_file import FLOATS, Entry, read_header, read_tensor, replace, write_tensors
 from .config import Config
 from .model import skeleton
 
@@ -39,8 +39,7 @@ BLOCK_NAMES = {
     "down": "mlp.down_proj.weight",
 }
 ROTATED = ("wq", "bq", "wk", "bk")
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-LARGEST_HEADER = 100_000_000  # bytes; the format's own limit
+LARGEST_JSON = 10_000_000  # bytes of a configuration or an index
 
 
 def to_llama(config: Config, params: Any) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def load(folder: str | os.PathLike, dtype: Any = None) -> tuple[Config, dict[str
     """
     folder = Path(folder)
     config = Config.from_dict(_read_json(folder / "config.json"))
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, Entry] = {}
     for file in _weight_files(folder):
         for name, entry in read_header(file).items():
             if name in entries:
@@ -102,7 +101,10 @@ def load(folder: str | os.PathLike, dtype: Any = None) -> tuple[Config, dict[str
             entries[name] = entry
     entries = {name: entry for name, entry in entries.items() if not name.endswith(".rotary_emb.inv_freq")}
     _check_names(config, {name: entry.shape for name, entry in entries.items()})
-    return config, from_llama(config, {name: read_tensor(entry, dtype) for name, entry in entries.items()})
+    wrong = [f"{name} is {entry.dtype}" for name, entry in entries.items() if entry.dtype not in FLOATS]
+    if wrong:
+        raise ValueError(f"weights must be {', '.join(FLOATS)}, but {', '.join(wrong)}")
+    return config, from_llama(config, {name: _read(entry, dtype) for name, entry in entries.items()})
 
 
 def save(folder: str | os.PathLike, config: Config, params: Any) -> None:
@@ -111,11 +113,7 @@ def save(folder: str | os.PathLike, config: Config, params: Any) -> None:
     Each file is written whole beside its place and then put there: after a crash it is the old one or the new one.
     ValueError, with nothing written, if the parameters aren't the config's, or not float16, float32 or float64.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError as error:
-        raise ImportError("saving a checkpoint needs safetensors: pip install 'npgrad[llama]'") from error
-    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in to_llama(config, params).items()}
+    tensors = to_llama(config, params)
     dtypes = {str(tensor.dtype) for tensor in tensors.values()}
     if not dtypes <= {"float16", "float32", "float64"}:
         raise ValueError(f"checkpoints hold float16, float32 or float64, not {', '.join(sorted(dtypes))}")
@@ -123,80 +121,13 @@ def save(folder: str | os.PathLike, config: Config, params: Any) -> None:
     text = json.dumps({key: value for key, value in described.items() if value is not None}, indent=2) + "\n"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-    _replace(folder / "config.json", lambda path: path.write_text(text))
+    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    replace(folder / "config.json", lambda stream: stream.write(text.encode()))
 
 
-class _Entry(NamedTuple):
-    """Where a tensor stands in a file."""
-
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-
-
-def read_header(file: Path) -> dict[str, _Entry]:
-    """The tensors of a .safetensors file by name; ValueError unless they fill the file without gap or overlap."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > min(size - 8, LARGEST_HEADER):
-            raise ValueError(f"{file.name}: a header of {length} bytes doesn't fit a file of {size} bytes")
-        try:
-            header = json.loads(stream.read(length), object_pairs_hook=_without_duplicates)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{file.name}: the header is not valid JSON") from error
-    if not isinstance(header, dict):
-        raise ValueError(f"{file.name}: the header must be an object of tensors by name")
-    header.pop("__metadata__", None)
-    places = []
-    for name, described in header.items():
-        dtype, shape, begin, end = _described(file, name, described)
-        if not 0 <= begin <= end <= size - 8 - length:
-            raise ValueError(f"{file.name}: {name} has offsets [{begin}, {end}] in {size - 8 - length} bytes of data")
-        needed = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
-        if end - begin != needed:
-            raise ValueError(f"{file.name}: {name} needs {needed} bytes for {dtype} {shape}, but has {end - begin}")
-        places.append((begin, end, name, _Entry(file, dtype, shape, 8 + length + begin)))
-    filled = 0
-    for begin, end, name, _ in sorted(places):
-        if begin != filled:
-            raise ValueError(f"{file.name}: {name} has offset {begin}, but the tensors before it end at {filled}")
-        filled = end
-    if filled != size - 8 - length:
-        raise ValueError(f"{file.name}: {size - 8 - length - filled} bytes after the last tensor are in no tensor")
-    return {name: entry for _, _, name, entry in places}
-
-
-def read_tensor(entry: _Entry, dtype: Any = None) -> np.ndarray:
-    """A tensor's values, float16 and bfloat16 widened to float32 unless a dtype is given."""
-    raw = np.fromfile(entry.file, DTYPES[entry.dtype], math.prod(entry.shape), offset=entry.start).reshape(entry.shape)
-    if entry.dtype == "BF16":  # the upper half of a float32
-        raw = (raw.astype(np.uint32) << 16).view(np.float32)
-    own = np.float64 if entry.dtype == "F64" else np.float32
-    return raw.astype(own if dtype is None else dtype, copy=False)
-
-
-def _described(file: Path, name: str, described: Any) -> tuple[str, tuple[int, ...], int, int]:
-    try:
-        dtype, shape, (begin, end) = described["dtype"], described["shape"], described["data_offsets"]
-        counts = isinstance(shape, list) and all(type(n) is int for n in (*shape, begin, end))
-        good = counts and min(shape, default=0) >= 0 and isinstance(dtype, str)
-    except (TypeError, KeyError, ValueError):
-        good = False
-    if not good:
-        raise ValueError(f"{file.name}: the header's entry of {name} needs dtype, shape and two data_offsets")
-    if dtype not in DTYPES:
-        raise ValueError(f"{file.name}: {name} has dtype {dtype!r}: readable are {', '.join(DTYPES)}")
-    return dtype, tuple(shape), begin, end
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError(f"the header names a tensor or a key twice, among {', '.join(name for name, _ in pairs)}")
-    return found
+def _read(entry: Entry, dtype: Any) -> np.ndarray:
+    """A tensor in the dtype asked for, otherwise in its own, but float16 widened to float32."""
+    return read_tensor(entry, np.float32 if dtype is None and entry.dtype == "F16" else dtype)
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -215,9 +146,11 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
+    if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST_JSON):
+        raise ValueError(f"{file} is not a regular file of at most {LARGEST_JSON} bytes")
     try:
         found = json.loads(file.read_text("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f"{file} must hold a JSON object")
@@ -251,15 +184,3 @@ def _named(params: Any) -> Iterator[tuple[str, str, Any]]:
         for layer, block in enumerate(value):
             for name, leaf in block.items():
                 yield f"model.layers.{layer}.{BLOCK_NAMES[name]}", name, leaf
-
-
-def _replace(file: Path, write: Any) -> None:
-    """Have `write` make a new file and put it in file's place in one step."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        write(new)
-        with new.open("rb+") as stream:
-            os.fsync(stream.fileno())  # or the name could reach the disk before the bytes
-        os.replace(new, file)
-    finally:
-        new.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import struct
-import sys
 
 import numpy as np
 import pytest
@@ -199,12 +198,26 @@ def test_a_write_that_fails_leaves_the_old_files(step, tmp_path, monkeypatch):
     assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
 
 
-def test_a_missing_library_is_named_with_its_remedy(tmp_path, monkeypatch):
-    config = decoder.Config(**SMALL)
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ImportError, match=r"pip install 'npgrad\[llama\]'"):
-        decoder.save(tmp_path / "new", config, decoder.init(config, seed=0))
-    assert not (tmp_path / "new").exists()
+def test_weights_of_integers_are_refused(folder):
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, "model.norm.weight": np.ones(32, np.int32)}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"weights must be F64, F32, F16, BF16, but model\.norm\.weight is I32"):
+        decoder.load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_pipes_and_endless_devices_are_not_opened(name, folder):
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+        decoder.load(folder)
+
+
+def test_a_config_too_large_to_be_one(folder):
+    with (folder / "config.json").open("ab") as stream:
+        stream.truncate(10**10)  # a hole: it takes no room
+    with pytest.raises(ValueError, match="is not a regular file of at most 10000000 bytes"):
+        decoder.load(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b'{"model_type": "gpt2"}'])
@@ -249,7 +262,7 @@ def one(shape, offsets, dtype="F32"):
         ([1], 0, "must be an object"),
         (b"{", 0, "not valid JSON"),
         (b"[" * 100_000, 0, "not valid JSON"),
-        (b'{"t": 1, "t": 2}', 0, "twice, among t, t"),
+        (b'{"t": 1, "t": 2}', 0, "'t' is there twice"),
     ],
 )
 def test_headers_that_are_wrong(header, size, words, tmp_path):
