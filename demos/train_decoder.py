@@ -2,9 +2,11 @@
 
     python demos/train_decoder.py                  about a minute: check, train, compare, sample, write out/
     python demos/train_decoder.py --text book.txt  the same on your own files
+    python demos/train_decoder.py --resume         go on with a run that was stopped, bit for bit as if it hadn't been
 
-At the default size its products are too small for several threads: with OPENBLAS_NUM_THREADS=1 in the environment it
-is quicker, above all on a busy machine. The same seed and number of threads give the same losses, bit for bit.
+The whole state is saved every --save-every steps, and on Ctrl-C. At the default size its products are too small for
+several threads: with OPENBLAS_NUM_THREADS=1 in the environment it is quicker, above all on a busy machine. The same
+seed and number of threads give the same losses, bit for bit.
 
 The text is Python's own standard library, which every machine that runs this has; a token is a byte. The decoder is
 `npgrad.decoder`, of the shape of today's language models: root-mean-square norms, attention with rotary positions and
@@ -14,17 +16,18 @@ folder that it writes opens in transformers too, and `python -m npgrad generate 
 """
 
 import argparse
+import shutil
 import sys
 import sysconfig
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 import npgrad as ng
-from npgrad import decoder, optim
+from npgrad import decoder, optim, training
 
 try:
-    import safetensors  # noqa: F401  (needed to write the weights, and better missed now than after training)
     from matplotlib.figure import Figure
     from tqdm import tqdm
 except ImportError as error:
@@ -78,26 +81,67 @@ def windows_at(text, starts, context):
     return text[starts[:, None] + np.arange(context + 1)]
 
 
-def train(config, params, text, steps, batch, learning_rate, rng):
-    """AdamW on random windows of the text; returns the parameters and the loss at each step."""
-    optimizer = optim.AdamW(
+def optimizer_for(params, options):
+    return optim.AdamW(
         params,
-        optim.cosine_schedule(learning_rate, steps, warmup=steps // 10, final=learning_rate / 10),
+        optim.cosine_schedule(
+            options.learning_rate, options.steps, warmup=options.steps // 10, final=options.learning_rate / 10
+        ),
         betas=(0.9, 0.95),
         weight_decay=lambda path, p: 0.1 * (p.ndim > 1),  # norms don't decay
     )
+
+
+def train(config, optimizer, text, options, rng, losses, save):
+    """Random windows of the text until there are options.steps losses; False if Ctrl-C stopped it, after saving."""
     step_loss = ng.value_and_grad(lambda params, windows: loss(config, params, windows))
-    losses, context = [], config.max_position_embeddings
-    with tqdm(total=steps * batch * context, unit=" tokens", unit_scale=True, mininterval=0.5) as progress:
-        for _ in range(steps):
-            starts = rng.integers(0, len(text) - context, batch)
+    context, tokens = config.max_position_embeddings, options.batch * config.max_position_embeddings
+    bar = {"unit": " tokens", "unit_scale": True, "mininterval": 0.5, "initial": len(losses) * tokens}
+    with training.stop_on_interrupt() as stopped, tqdm(total=options.steps * tokens, **bar) as progress:
+        while len(losses) < options.steps:
+            starts = rng.integers(0, len(text) - context, options.batch)
             value, gradients = step_loss(optimizer.params, windows_at(text, starts, context))
             gradients, _ = optim.clip_by_global_norm(gradients, 1.0)
             optimizer.update(gradients)
             losses.append(float(value))
             progress.set_postfix(loss=f"{value:.3f}", refresh=False)
-            progress.update(batch * context)
-    return optimizer.params, losses
+            progress.update(tokens)
+            due = len(losses) % options.save_every == 0 or len(losses) == options.steps
+            if (due or stopped()) and save(optimizer, rng, losses) and stopped():
+                return False
+    return True
+
+
+def saver(folder, settings):
+    """A function that saves the state, or says why it couldn't and returns False: training goes on."""
+    said = set()
+
+    def save(optimizer, rng, losses):
+        try:
+            training.save(folder, optimizer, rng, step=len(losses), extra={"losses": losses, "settings": settings})
+        except OSError as error:
+            if error.strerror not in said:
+                print(f"\n{error}. Training goes on; nothing is lost, and saving will be tried again", file=sys.stderr)
+            said.add(error.strerror)
+            return False
+        said.clear()
+        return True
+
+    return save
+
+
+def earlier_losses(folder, optimizer, rng, settings, resume):
+    """Put optimiser and rng where the run in the folder stopped and return its losses; [] for a run from the start."""
+    if not resume:
+        if training.states(folder):
+            raise ValueError(f"{folder} holds a run that isn't finished: --resume, another --out, or remove it")
+        return []
+    extra = training.resume(folder, optimizer, rng).extra
+    differing = [name for name, value in settings.items() if extra["settings"].get(name) != value]
+    if differing:
+        described = ", ".join(f"{name} was {extra['settings'].get(name)}, not {settings[name]}" for name in differing)
+        raise ValueError(f"the run in {folder} can't be gone on with: its {described}")
+    return extra["losses"]
 
 
 def count_models(text, windows):
@@ -140,7 +184,17 @@ def parse(argv):
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--learning-rate", type=float, default=6e-3)
-    sizes = {"steps": 1400, "batch": 8, "context": 64, "width": 64, "layers": 3, "heads": 4, "kv-heads": 2}
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    sizes = {
+        "save-every": 100,
+        "steps": 1400,
+        "batch": 8,
+        "context": 64,
+        "width": 64,
+        "layers": 3,
+        "heads": 4,
+        "kv-heads": 2,
+    }
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args(argv)
@@ -164,12 +218,18 @@ def run(options):
     rng = np.random.default_rng(options.seed)
     text, held_out = read_text(options.text, options.context)
     options.out.mkdir(parents=True, exist_ok=True)
+    states, settings = options.out / "states", {**vars(options), "text": zlib.crc32(text)}
+    settings = {name: settings[name] for name in settings if name not in ("out", "resume", "save_every")}
+    optimizer = optimizer_for(decoder.init(config, options.seed), options)
+    losses = earlier_losses(states, optimizer, rng, settings, options.resume)
 
     check_gradient(options.seed)
-    params = decoder.init(config, options.seed)
+    params = optimizer.params
     count = sum(p.size for p in ng.tree.leaves(params))
     print(f"\nTraining {count:,} parameters on {len(text):,} bytes, {len(held_out):,} held out")
-    params, losses = train(config, params, text, options.steps, options.batch, options.learning_rate, rng)
+    if not train(config, optimizer, text, options, rng, losses, saver(states, settings)):
+        print(f"\nInterrupted: {len(losses)} steps are saved in {states}, --resume goes on with them", file=sys.stderr)
+        return 130
 
     starts = np.linspace(0, len(held_out) - options.context - 1, 1 + 2**14 // options.context).astype(int)
     windows = windows_at(held_out, starts, options.context)
@@ -181,6 +241,7 @@ def run(options):
 
     decoder.save(options.out, config, params)
     draw(options.out / "loss.png", losses, results)
+    shutil.rmtree(states)
     print(f"\nWrote the weights and loss.png to {options.out}\n\nSamples")
     for i, prompt in enumerate((b"def ", b"class ", b"import ")):
         print(f"--\n{sample(config, params, prompt, options.seed + i)}")

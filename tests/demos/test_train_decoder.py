@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import npgrad as ng
-from npgrad import decoder
+from npgrad import decoder, optim, training
 
 SCRIPT = Path(__file__).parents[2] / "demos" / "train_decoder.py"
 SMALL = ["--context", "8", "--width", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--batch", "4"]
@@ -102,11 +102,12 @@ def test_losses_are_the_same_to_the_bit(demo):
         num_key_value_heads=2, max_position_embeddings=12,
     )  # fmt: skip
     text = np.frombuffer(b"the quick brown fox jumps over the lazy dog. " * 20, np.uint8).astype(np.int64)
+    options = demo.parse(["--steps", "30", "--batch", "4"])
 
     def losses():
-        rng = np.random.default_rng(0)
-        trained, found = demo.train(config, decoder.init(config, seed=0), text, 30, 4, 6e-3, rng)
-        assert {p.dtype for p in ng.tree.leaves(trained)} == {np.dtype(np.float32)}
+        found, optimizer = [], demo.optimizer_for(decoder.init(config, seed=0), options)
+        demo.train(config, optimizer, text, options, np.random.default_rng(0), found, lambda *state: True)
+        assert {p.dtype for p in ng.tree.leaves(optimizer.params)} == {np.dtype(np.float32)}
         return found
 
     first = losses()
@@ -226,21 +227,80 @@ def test_a_wrong_gradient_stops_it(demo, text, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_ctrl_c_ends_it_cleanly(quick, text, tmp_path, monkeypatch, capsys):
-    clip = quick.optim.clip_by_global_norm
-    calls = []
+@pytest.fixture
+def interrupt(quick, monkeypatch):
+    """Have Ctrl-C arrive in the middle of these calls of a run's clipping, counted from 1; the count of all calls."""
+    clip, calls = optim.clip_by_global_norm, []
 
-    def interrupted(*args):
-        calls.append(args)
-        if len(calls) == 3:
-            signal.raise_signal(signal.SIGINT)
-        return clip(*args)
+    def plan(*which):
+        def interrupted(*args):
+            calls.append(args)
+            if len(calls) in which:
+                signal.raise_signal(signal.SIGINT)
+            return clip(*args)
 
-    monkeypatch.setattr(quick.optim, "clip_by_global_norm", interrupted)
-    assert quick.main(["--text", str(text), "--out", str(tmp_path / "out"), "--steps", "1000", *SMALL]) == 130
-    assert len(calls) == 3
+        monkeypatch.setattr(optim, "clip_by_global_norm", interrupted)
+        return calls
+
+    return plan
+
+
+def test_ctrl_c_saves_and_resuming_goes_on_bit_for_bit(quick, text, tmp_path, interrupt, capsys):
+    arguments = ["--text", str(text), "--steps", "12", "--save-every", "3", *SMALL]
+    quick.main([*arguments, "--out", str(tmp_path / "whole")])
+    expected, printed = (tmp_path / "whole" / "model.safetensors").read_bytes(), capsys.readouterr().out
+    stopped = [*arguments, "--out", str(tmp_path / "out")]
+    calls = interrupt(4, 9)
+    assert quick.main(stopped) == 130
+    assert len(calls) == 4
+    message = f"Interrupted: 4 steps are saved in {tmp_path / 'out' / 'states'}, --resume goes on with them"
+    assert capsys.readouterr().err.endswith(f"\n{message}\n")
+    assert quick.main(stopped) == 2  # it would start again
+    assert "holds a run that isn't finished: --resume" in capsys.readouterr().err
+    assert quick.main([*stopped, "--resume"]) == 130
+    capsys.readouterr()
+    assert quick.main([*stopped, "--resume"]) == 1  # 12 steps don't beat the bigrams
+    assert len(calls) == 12
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == expected
+    assert capsys.readouterr().out.replace(str(tmp_path / "out"), str(tmp_path / "whole")) == printed
+    assert not (tmp_path / "out" / "states").exists()
+
+
+def test_a_second_ctrl_c_does_not_wait(quick, text, tmp_path, interrupt, capsys, monkeypatch):
+    interrupt(2)
+    monkeypatch.setattr(quick.training, "save", lambda *args, **kwargs: signal.raise_signal(signal.SIGINT))
+    assert quick.main(["--text", str(text), "--out", str(tmp_path / "out"), *SMALL]) == 130
     assert capsys.readouterr().err.endswith("\nInterrupted\n")
-    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_run_with_other_settings_is_not_gone_on_with(quick, text, tmp_path, interrupt, capsys):
+    arguments = ["--text", str(text), "--out", str(tmp_path / "out"), *SMALL]
+    interrupt(1)
+    quick.main(arguments)
+    assert quick.main([*arguments, "--resume", "--seed", "1", "--batch", "8"]) == 2
+    assert capsys.readouterr().err.endswith("can't be gone on with: its seed was 0, not 1, batch was 4, not 8\n")
+    assert quick.main(["--text", str(text), "--out", str(tmp_path / "new"), "--resume", *SMALL]) == 2
+    assert "has no step-*.safetensors to go on from" in capsys.readouterr().err
+
+
+def test_a_full_disk_does_not_end_training(quick, text, tmp_path, interrupt, monkeypatch, capsys):
+    """It says so once, goes on, tries again, and stops after Ctrl-C when saving works again."""
+    save, attempts = training.save, []
+
+    def full_at_first(*args, **kwargs):
+        attempts.append(kwargs["step"])
+        if len(attempts) < 4:
+            raise OSError(28, "No space left on device")
+        return save(*args, **kwargs)
+
+    monkeypatch.setattr(training, "save", full_at_first)
+    interrupt(4)
+    arguments = ["--text", str(text), "--out", str(tmp_path), "--steps", "50", "--save-every", "2", *SMALL]
+    assert quick.main(arguments) == 130
+    assert attempts == [2, 4, 5, 6]
+    printed = capsys.readouterr().err
+    assert printed.count("No space left on device. Training goes on; nothing is lost") == 1
+    assert [file.name for file in training.states(tmp_path / "states")] == ["step-000000006.safetensors"]
 
 
 def test_ctrl_c_during_the_check_ends_it_too(demo, text, tmp_path, monkeypatch, capsys):
@@ -252,7 +312,7 @@ def test_ctrl_c_during_the_check_ends_it_too(demo, text, tmp_path, monkeypatch, 
     assert capsys.readouterr().err == "\nInterrupted\n"
 
 
-@pytest.mark.parametrize("extra", ["tqdm", "matplotlib", "safetensors"])
+@pytest.mark.parametrize("extra", ["tqdm", "matplotlib"])
 def test_a_missing_extra_is_named_with_its_remedy(extra):
     code = f"import sys, runpy; sys.modules[{extra!r}] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=SCRIPT.parents[1])
