@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +22,7 @@ import numpy as np
 from .tape import Tape
 from .variable import REGISTRY, Variable
 
-PRIMITIVES: list[Primitive] = []
-"""Every primitive in the order of registration, NumPy's and users' alike: what the audit goes through."""
+PRIMITIVES: list[Primitive] = []  # in the order of registration, NumPy's and users' alike: what the audit goes through
 
 
 class Primitive:
@@ -45,7 +43,8 @@ class Primitive:
     def __init__(self, forward: Callable):
         functools.update_wrapper(self, forward)
         self.forward = forward
-        self.rules: Any = ()  # a tuple of rules, None for constants, or one rule for each of any number
+        self.rules: tuple[Callable | None, ...] = ()
+        self.each: Callable | None = None  # the rule of every further argument
         PRIMITIVES.append(self)
 
     def defvjp(self, *rules: Callable | None) -> Any:
@@ -62,7 +61,7 @@ class Primitive:
 
     def defvjp_each(self, rule: Callable) -> Callable:
         """Give one rule for any number of arguments: `rule(i, out, *args, **kwargs)` is that of argument i."""
-        self.rules = _Each(rule)
+        self.each = rule
         return rule
 
     def _check_signature(self, rule: Callable) -> None:
@@ -104,7 +103,7 @@ class Primitive:
         for i, a in enumerate(args):
             if type(a) is Variable:
                 if a.tape is tape:
-                    rule = self.rules[i] if i < len(self.rules) else None
+                    rule = self.rules[i] if i < len(self.rules) else self.each and functools.partial(self.each, i)
                     if rule is None:
                         raise TypeError(no_rule(self, i))
                     rules.append(rule)
@@ -122,19 +121,6 @@ class Primitive:
         return getattr(self, "__name__", "primitive")
 
 
-class _Each:
-    """The rules of a primitive with any number of arguments, made from one."""
-
-    def __init__(self, rule: Callable):
-        self.rule = rule
-
-    def __len__(self) -> int:
-        return sys.maxsize
-
-    def __getitem__(self, i: int) -> Callable:
-        return functools.partial(self.rule, i)
-
-
 def newest_tape(args: tuple) -> Tape | None:
     tape = None
     for a in args:
@@ -144,10 +130,7 @@ def newest_tape(args: tuple) -> Tape | None:
 
 
 def no_rule(function: Any, argument: int | str) -> str:
-    return (
-        f"{function} has no derivative with respect to argument {argument}, which is a Variable: pass x.value or "
-        "ng.stop_gradient(x) if it is meant as a constant"
-    )
+    return f"{function} has no derivative with respect to argument {argument}: pass ng.stop_gradient(x) for a constant"
 
 
 def primitive(forward: Callable) -> Primitive:

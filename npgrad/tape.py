@@ -14,7 +14,6 @@ import functools
 import itertools
 from collections.abc import Sequence
 from contextvars import ContextVar
-from itertools import repeat
 from operator import call
 from typing import Any, NamedTuple
 
@@ -24,8 +23,7 @@ from .variable import Variable
 
 _creation_numbers = itertools.count()
 
-TAPE_KIND: ContextVar[type[Tape]] = ContextVar("TAPE_KIND")
-"""What `Tape()` makes in this context, if not a plain Tape: debug mode sets it."""
+TAPE_KIND: ContextVar[type[Tape]] = ContextVar("TAPE_KIND")  # what `Tape()` makes: debug mode sets it
 
 
 class ReleasedTapeError(ValueError):
@@ -33,11 +31,8 @@ class ReleasedTapeError(ValueError):
 
     code = "released-tape"
 
-    def __init__(self) -> None:
-        super().__init__(
-            "this tape was released by an earlier gradient: compute its Variables again on a new tape, or keep its "
-            "records with tape.gradient(..., retain=True)"
-        )
+    def __str__(self) -> str:
+        return "this tape was released by an earlier gradient: record again on a new one, or use retain=True there"
 
 
 class Record(NamedTuple):
@@ -92,9 +87,7 @@ class Tape:
             raise ValueError("only a Variable of an older tape can become a variable of this one")
         if array.dtype.kind != "f":
             hint = "; convert it with .astype(float)" if array.dtype.kind in "iub" else ""
-            raise TypeError(
-                f"{name or 'a variable'} must be a float array, not {array.dtype}, to be differentiated{hint}"
-            )
+            raise TypeError(f"{name or 'a variable'} must be a float array, not {array.dtype}{hint}")
         variable = self.record(None, array, (), (), (), None)
         if name is not None:
             self.names[variable.index] = name
@@ -115,9 +108,7 @@ class Tape:
         self.records.append(_make_record((primitive, parents, pullbacks, shape, dtype, kwargs)))
         return variable
 
-    def gradient(
-        self, output: Variable, inputs: Sequence[Variable], cotangent: Any = None, *, retain: bool = False
-    ) -> list:
+    def gradient(self, output: Variable, inputs: Sequence, cotangent: Any = None, *, retain: bool = False) -> list:
         """The gradient of sum(cotangent * output) with respect to each input, in the order of `inputs`.
 
         A scalar output needs no cotangent; otherwise it has the output's shape. An input that the output doesn't
@@ -127,18 +118,15 @@ class Tape:
         if isinstance(inputs, Variable):
             raise TypeError("inputs must be a list of Variables: tape.gradient(y, [x])")
         if cotangent is None and np.shape(output) != ():
-            raise ValueError(
-                f"an output of shape {np.shape(output)} needs a cotangent of that shape, or a np.sum first"
-            )
-        return self.sweep(
-            [output], [1.0 if cotangent is None else cotangent], inputs, release=not retain, retain=retain
-        )
+            raise ValueError(f"an output of shape {output.shape} needs a cotangent of that shape, or np.sum first")
+        cotangents = [1.0 if cotangent is None else cotangent]
+        return self.sweep([output], cotangents, inputs, release=not retain, retain=retain)
 
     def sweep(self, outputs: Sequence, cotangents: Sequence, inputs: Sequence, *, release=True, retain=False) -> list:
         """`gradient` for any number of outputs; keeps the records unless `release`, the adjoints if `retain`."""
         for v in (*outputs, *inputs):
-            if not isinstance(v, Variable) or v.tape is not self:
-                got = "a Variable of another tape" if isinstance(v, Variable) else f"a {type(v).__name__}"
+            if getattr(v, "tape", None) is not self:
+                got = "a Variable of another" if isinstance(v, Variable) else f"a {type(v).__name__}"
                 raise TypeError(f"outputs and inputs must be Variables of this tape, not {got}")
         if self.released:
             raise ReleasedTapeError()
@@ -154,12 +142,12 @@ class Tape:
         for index in range(last, min(wanted, default=0) - 1, -1):
             record = records.pop() if release else records[index]
             g = adjoints.pop(index, None)
-            if g is None:
+            if g is None:  # the outputs don't depend on it
                 continue
             if retain or index in wanted:
                 adjoints[index] = g
             pullbacks = record.pullbacks
-            gradients = map(call, pullbacks, repeat(g)) if type(pullbacks) is tuple else pullbacks(g)
+            gradients = map(call, pullbacks, itertools.repeat(g)) if type(pullbacks) is tuple else pullbacks(g)
             for parent, gradient in zip(record.parents, gradients):
                 if parent is None:
                     continue
@@ -174,8 +162,7 @@ class Tape:
             gradient = None
         if release:
             records.clear()
-        if retain:
-            self.adjoints = adjoints
+        self.adjoints = adjoints if retain else {}
         taken = {id(a) for a in self.adjoints.values()}
         return [_unaliased(adjoints.get(v.index), v, taken) for v in inputs]
 
@@ -218,10 +205,8 @@ def _fit(gradient: Any, to: Record, record: Record) -> Any:
 
 def _unaliased(gradient: Any, v: Variable, taken: set[int]) -> Any:
     """A gradient as the caller's own array: zeros where nothing arrived, a copy where memory would be shared."""
-    if gradient is None:
-        return np.zeros(v.shape, v.dtype)
-    if isinstance(gradient, Variable):
-        return gradient
+    if gradient is None or isinstance(gradient, Variable):
+        return np.zeros(v.shape, v.dtype) if gradient is None else gradient
     fresh = isinstance(gradient, np.ndarray) and gradient.base is None and gradient.flags.carray
     if not fresh or id(gradient) in taken:
         gradient = np.array(gradient, order="C")

@@ -1,7 +1,6 @@
-"""Transforms: from a function of arrays to its gradient, its pullback, its directional derivative.
+"""Transforms: from a function to its gradient, its pullback, its derivative in a direction.
 
-Each makes a tape, runs the function on Variables of it and sweeps back. What it returns may be transformed again:
-`grad(grad(f))` runs the inner sweep on Variables of the outer tape, and forward mode is the pullback of the pullback.
+Each runs the function on Variables of a new tape and sweeps back; what it returns may be transformed again.
 """
 
 from __future__ import annotations
@@ -135,17 +134,13 @@ def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, strict: b
 
 def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
     """Take f's result apart, or say what it should have been."""
-    name, aux = getattr(f, "__name__", "the function"), None
-    if has_aux:
-        if not (isinstance(out, tuple) and len(out) == 2):
-            raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
-        out, aux = out
+    name = getattr(f, "__name__", "the function")
+    if has_aux and not (isinstance(out, tuple) and len(out) == 2):
+        raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
+    out, aux = out if has_aux else (out, None)
     if trees.is_node(out) or np.shape(out) != ():
         got = f"a {type(out).__name__}" if trees.is_node(out) else f"an array of shape {np.shape(out)}"
-        raise ValueError(
-            f"grad needs a scalar, but {name} returned {got}: reduce it, as in np.sum(...), or use ng.vjp or "
-            "ng.jacobian"
-        )
+        raise ValueError(f"grad needs a scalar, but {name} returned {got}: use np.sum, or ng.vjp or ng.jacobian")
     return out, aux
 
 
@@ -154,7 +149,7 @@ def _values(tape: Tape, tree: Any) -> Any:
 
 
 def _is_on(tape: Tape, v: Any) -> bool:
-    return type(v) is Variable and v.tape is tape
+    return getattr(v, "tape", None) is tape
 
 
 def _same_shape(y: Any, g: Any) -> None:

@@ -51,15 +51,13 @@ def map_with_path(function: Callable, tree: Any, *rest: Any, path: str = "") -> 
 
 def unflatten(tree: Any, new_leaves: Iterable[Any]) -> Any:
     """A tree of this structure with other leaves, in order; ValueError if their number differs."""
-    new_leaves, count = list(new_leaves), len(leaves(tree))
-    if len(new_leaves) != count:
-        raise ValueError(f"{len(new_leaves)} leaves for a tree that has {count}")
-    remaining = iter(new_leaves)
-    return map(lambda _: next(remaining), tree)
+    remaining = list(new_leaves)[::-1]
+    if len(remaining) != len(leaves(tree)):
+        raise ValueError(f"{len(remaining)} leaves for a tree that has {len(leaves(tree))}")
+    return map(lambda _: remaining.pop(), tree)
 
 
-def is_node(tree: Any) -> bool:
-    """Whether this is a container, or None, rather than a leaf."""
+def is_node(tree: Any) -> bool:  # a container, or None, rather than a leaf
     return tree is None or isinstance(tree, (dict, list, tuple))
 
 
