@@ -21,7 +21,7 @@ from ..primitive import PRIMITIVES
 from ..variable import _name
 from .examples import EXAMPLES, Example
 from .gradients import check_grads
-from .locate import trace
+from .records import trace
 from .report import Report
 from .subject import of_function
 

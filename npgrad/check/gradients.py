@@ -17,8 +17,9 @@ from ..transforms import argument_names, jvp
 from .contract import Breach, breaches
 from .differences import Evaluator, refine_coordinate, stacked, wander
 from .directions import bisect, check_direction, random_direction
-from .locate import locate, prepare, record_breaches, trace
+from .locate import locate, prepare
 from .progress import Progress
+from .records import record_breaches, trace
 from .report import Report, Worst, index_in
 from .subject import Slots, Subject, float_leaves, name_of, of_function, of_pair, of_pullback, signed_cotangents
 from .verdicts import FAIL, NAMES, Pulled, judge_leaf, relative

@@ -1,78 +1,25 @@
 """Where a wrong gradient comes from: each record of the tape, checked alone on the inputs that it was recorded with.
 
-A `WatchfulTape` keeps what an ordinary one lets go: every operation's arguments, result and source line. From each of
-its entries a subject is made, and the first one that breaks the contract or has wrong numbers is the culprit.
+From each entry of a tape (records.py) a subject is made, and the first one that breaks the contract or has wrong
+numbers is the culprit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import tree as trees
-from ..debug import source_line
-from ..tape import Record, Tape, _fit
-from ..variable import Variable
-from .contract import Breach, breaches, forms
+from .contract import Breach, breaches
 from .differences import Evaluator
 from .directions import check_direction, random_direction
 from .hints import hint
 from .outputs import ByOutput
-from .subject import Subject, float_leaves, is_float, of_pullback, signed_cotangents
+from .records import Entry, of_record
+from .subject import Subject, of_pullback, signed_cotangents
 from .verdicts import FAIL, Coordinates, Pulled, judge_leaf, working_epsilon
 
 MOST_COORDINATES = 4096  # of one record, when its failing coordinates are counted
-
-
-class Entry(NamedTuple):
-    """One operation as it was recorded: `positions` are the arguments on the tape, `labels` what they are called."""
-
-    number: int
-    primitive: Any
-    line: str
-    args: list
-    kwargs: dict
-    positions: list[int]
-    labels: list[str]
-    pullbacks: Any
-
-
-class WatchfulTape(Tape):
-    """A tape that keeps every record's arguments and source line, in `entries`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.entries: list[Entry] = []
-        self.values: list[Any] = []
-
-    def record(self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Any, kwargs: Any) -> Variable:
-        variable = super().record(primitive, out, parents, pullbacks, args, kwargs)
-        self.values.append(variable.value)
-        if primitive is not None:
-            positions = self._positions(parents, args)
-            labels = [self._label(primitive, parents, p, n) for n, p in enumerate(positions)]
-            called = [*args], dict(kwargs or {}), positions, labels
-            pullbacks = self.records[-1].pullbacks  # what the sweep will run
-            self.entries.append(Entry(variable.index, primitive, source_line(), *called, pullbacks))
-        return variable
-
-    def _positions(self, parents: tuple, args: Any) -> list[int]:
-        """Which arguments the parents are: a fused primitive's line up with them, others are in their order."""
-        if None in parents:
-            return [i for i, parent in enumerate(parents) if parent is not None]
-        found: list[int] = []
-        for parent in parents:
-            start = found[-1] + 1 if found else 0
-            found.append(next(i for i in range(start, len(args)) if args[i] is self.values[parent]))
-        return found
-
-    def _label(self, primitive: Any, parents: tuple, position: int, order: int) -> str:
-        parent = [p for p in parents if p is not None][order]
-        names = [p.name for p in primitive._parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-        own = names[position] if position < len(names) else f"argument {position}"
-        return f"{own} ({self.names[parent]})" if parent in self.names else own
 
 
 class Culprit(NamedTuple):
@@ -108,82 +55,6 @@ class Culprit(NamedTuple):
         if self.others:
             lines.append(f"  {self.others} other record{'s' * (self.others > 1)} fail alone too")
         return "\n".join(lines)
-
-
-def trace(subject: Subject) -> list[Entry]:
-    """The subject's function as a list of recorded operations."""
-    if subject.call is None:
-        return []
-    tape = WatchfulTape()
-    subject.call([tape.variable(x, path) for x, path in zip(subject.leaves, subject.paths)])
-    return tape.entries
-
-
-def of_record(entry: Entry) -> Subject:
-    """One recorded operation, at its recorded arguments and with its recorded pullbacks there, as a subject."""
-
-    def fill(arrays: list) -> list:
-        new = [*entry.args]
-        for position, array in zip(entry.positions, arrays):
-            new[position] = array
-        return new
-
-    def bind(arrays: list) -> Callable[[], list]:
-        filled = fill(arrays)
-        return lambda: float_leaves(entry.primitive(*filled, **entry.kwargs))
-
-    def differentiate(arrays: list) -> tuple[list, Callable]:
-        now = entry if all(x is y for x, y in zip(arrays, leaves)) else _record_again(entry, fill(arrays))
-        return bind(arrays)(), lambda cotangents: pull(now, cotangents[0])
-
-    leaves = [np.asarray(entry.args[p]) for p in entry.positions]
-    return Subject(str(entry.primitive), entry.labels, leaves, bind, differentiate)
-
-
-def _record_again(entry: Entry, args: list) -> Entry:
-    tape = WatchfulTape()
-    for p in entry.positions:
-        args[p] = tape.variable(args[p])
-    entry.primitive(*args, **entry.kwargs)
-    return tape.entries[-1]
-
-
-def pull(entry: Entry, g: np.ndarray) -> list:
-    """The gradients of one record as the sweep takes them, in the dtype that the rule gave where it should know."""
-    if isinstance(entry.pullbacks, tuple):
-        found = [pullback(g) for pullback in entry.pullbacks]
-    else:
-        every = list(entry.pullbacks(g))
-        found = [every[p] for p in entry.positions]
-    leaves = [np.asarray(entry.args[p]) for p in entry.positions]
-    floats = {np.asarray(x).dtype for x in trees.leaves(entry.args) if isinstance(x, np.ndarray) and is_float(x)}
-    uniform = len(floats | {g.dtype, *(x.dtype for x in leaves)}) == 1
-    gradients = []
-    for x, gradient in zip(leaves, found):
-        to = Record(None, (), (), x.shape, x.dtype, None)
-        record = Record(entry.primitive, (), (), g.shape, g.dtype, None)
-        try:
-            fitted = _fit(gradient, to, record)
-        except ValueError:
-            fitted = np.asarray(gradient)  # of a shape that the sweep would refuse: the contract names it
-        gradients.append(np.asarray(fitted, np.asarray(gradient).dtype) if uniform else np.asarray(fitted))
-    return gradients
-
-
-def record_breaches(entries: list[Entry], seed: int) -> list[tuple[Entry, list[Breach]]]:
-    """Records whose pullbacks return wrong shapes or dtypes, or change their cotangent or arguments."""
-    found = []
-    for entry in entries:
-        subject = of_record(entry)
-        if not subject.leaves:
-            continue
-        cotangents = signed_cotangents(subject, seed)
-        broken = forms(subject, *subject.vjp(subject.leaves), cotangents)
-        if broken:
-            found.append(
-                (entry, [b._replace(where=f"{subject.name}, record %{entry.number}, {b.where}") for b in broken])
-            )
-    return found
 
 
 def locate(entries: list[Entry], seed: int, order: int = 1) -> Culprit | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..check.locate import WatchfulTape
+from ..check.records import WatchfulTape
 from ..tape import Tape
 from .dot import to_dot
 from .notebook import attach_tables

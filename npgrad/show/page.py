@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..check.locate import WatchfulTape
+from ..check.records import WatchfulTape
 from ..tape import Tape
 from ..variable import strip
 from .text import dimensions, norm, operation, printable, saved_in, source_lines

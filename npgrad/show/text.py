@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..check.locate import WatchfulTape
+from ..check.records import WatchfulTape
 from ..debug import saved_arrays
 from ..tape import Record, Tape
 from ..variable import strip

@@ -6,7 +6,8 @@ import small_decoder
 
 import npgrad as ng
 from npgrad.check import GradientError, check_grads
-from npgrad.check.locate import locate, trace
+from npgrad.check.locate import locate
+from npgrad.check.records import trace
 from npgrad.check.subject import of_function
 from npgrad.primitive import PRIMITIVES
 
