@@ -12,9 +12,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..rope import DEFAULT_BASE, RotaryEmbedding
+import numpy as np
+
+from ..ops import RotaryError
+from ..rope import DEFAULT_BASE, RotaryEmbedding, frequencies
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+LARGEST = {"num_hidden_layers": 10_000, "head_dim": 65_536}  # a config must not make its reader take memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,8 @@ class Config:
         object.__setattr__(self, "rope_scaling", dict(self.rope_scaling) if self.rope_scaling else None)
         if (self.rope_scaling or {}).get("partial_rotary_factor", 1.0) != 1.0:
             raise ValueError("partial_rotary_factor: a decoder of this shape rotates whole heads")
-        self.rotary(1)  # its errors name what is wrong with head_dim, rope_theta or rope_scaling
+        _check(next(f for f in dataclasses.fields(self) if f.name == "head_dim"), self.head_dim)
+        self._check_rotary()
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Config:
@@ -79,10 +84,11 @@ class Config:
         """
         kind = given.get("model_type")
         if kind is None:
-            kind = {name: kind for kind, name in ARCHITECTURES.items()}.get(*given.get("architectures") or ["unknown"])
-        if kind not in ARCHITECTURES:
-            named = kind or (given.get("architectures") or ["none given"])[0]
-            raise ValueError(f"unknown architecture {named!r}: known are {', '.join(ARCHITECTURES)}")
+            names = given.get("architectures")
+            name = names[0] if isinstance(names, list) and names else names or "none given"
+            kind = next((known for known, architecture in ARCHITECTURES.items() if name == architecture), name)
+        if not isinstance(kind, str) or kind not in ARCHITECTURES:
+            raise ValueError(f"unknown architecture {kind!r}: known are {', '.join(ARCHITECTURES)}")
         for key, only in {"hidden_act": "silu", "mlp_bias": False, "use_sliding_window": False,
                           "quantization_config": None, "partial_rotary_factor": 1.0}.items():  # fmt: skip
             if given.get(key, only) not in (only, None):
@@ -114,22 +120,44 @@ class Config:
         """Whether attention's output projection has a bias."""
         return self.attention_bias and self.model_type == "llama"
 
+    def _check_rotary(self) -> None:
+        """What is wrong with head_dim, rope_theta or rope_scaling, without making tables."""
+        scaling, capacity = self._scaling(), self.max_position_embeddings
+        try:
+            with np.errstate(all="ignore"):
+                RotaryEmbedding(self.head_dim, 1, scaling=scaling)
+                theta, factor = frequencies(self.head_dim, DEFAULT_BASE, scaling, max_positions=capacity)
+                finite = np.isfinite(theta * capacity * factor).all()
+        except RotaryError:
+            raise
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"rope_scaling {self.rope_scaling!r} can't be used: {error}") from error
+        if not finite:
+            raise ValueError(f"rope_theta {self.rope_theta} and the rope_scaling give angles that are not finite")
+
+    def _scaling(self) -> dict[str, Any]:
+        return {
+            "rope_theta": self.rope_theta,
+            "max_position_embeddings": self.max_position_embeddings,
+            **(self.rope_scaling or {}),
+        }
+
     def rotary(self, length: int) -> RotaryEmbedding:
         """The rotations, for sequences of up to `length` tokens: "longrope" has others for short ones.
 
         Where a cache is used, `length` is its capacity, so that all its keys are rotated alike.
         """
-        scaling = {"max_position_embeddings": self.max_position_embeddings, **(self.rope_scaling or {})}
+        scaling = self._scaling()
         capacity = self.max_position_embeddings
         if scaling.get("rope_type", scaling.get("type")) == "longrope":
             original = scaling.get("original_max_position_embeddings", capacity)
             capacity = original if length <= original else capacity
-        return _rotary(self.head_dim, capacity, self.rope_theta, json.dumps(scaling))
+        return _rotary(self.head_dim, capacity, json.dumps(scaling))
 
 
 @functools.lru_cache(maxsize=16)
-def _rotary(dim: int, capacity: int, theta: float, scaling: str) -> RotaryEmbedding:
-    return RotaryEmbedding(dim, capacity, scaling={"rope_theta": theta, **json.loads(scaling)})
+def _rotary(dim: int, capacity: int, scaling: str) -> RotaryEmbedding:
+    return RotaryEmbedding(dim, capacity, scaling=json.loads(scaling))
 
 
 def _check(field: dataclasses.Field, value: Any) -> None:
@@ -137,9 +165,13 @@ def _check(field: dataclasses.Field, value: Any) -> None:
         return
     good, wanted = True, ""
     if field.type == "int":
-        good, wanted = isinstance(value, int) and value is not True and value >= 1, "an integer of at least 1"
+        most = LARGEST.get(field.name, 2**31 - 1)
+        good, wanted = type(value) is int and 1 <= value <= most, f"an integer from 1 to {most}"
     elif field.type == "bool":
         good, wanted = isinstance(value, bool), "True or False"
+    elif field.name.endswith("token_id"):
+        ids = value if isinstance(value, list) else [value]
+        good, wanted = all(type(i) is int and i >= 0 for i in ids), "a token's number, or a list of them"
     elif field.name == "rms_norm_eps":
         good, wanted = isinstance(value, (int, float)) and 0 <= value < 1, "a small number of at least 0"
     elif field.name == "rope_scaling":

@@ -52,8 +52,8 @@ def test_an_architecture_may_be_named_instead_of_the_model_type():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_attention_heads": 0}, "num_attention_heads must be an integer of at least 1, not 0"),
-        ({"num_hidden_layers": True}, "num_hidden_layers must be an integer of at least 1, not True"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be an integer from 1 to 2147483647, not 0"),
+        ({"num_hidden_layers": True}, "num_hidden_layers must be an integer from 1 to 10000, not True"),
         ({"vocab_size": 7.0}, "vocab_size must be an integer"),
         ({"hidden_size": "12"}, "hidden_size must be an integer"),
         ({"hidden_size": 20}, "hidden_size 20 is not a multiple of num_attention_heads 3: give head_dim"),
