@@ -57,6 +57,7 @@ class Evaluator:
 
     `u` is the flat cotangent, `start` the outputs at the given inputs, `rounding` each output's error by rounding.
     Outputs that are NaN to begin with are left out. An evaluator `like` one nearby takes its precision and rounding.
+    `replay`, where there is one, evaluates what a single leaf reaches (replay.py).
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Evaluator:
         self.points: tuple[int, ...] = like.points if like else (1, -1, 2, -2) if extended else (1, -1)
         self.leaves = [_copy(x, self.dtype) for x in subject.leaves]
         self.evaluate = subject.bind(self.leaves)
+        self.replay: Any = None
         outputs = self.evaluate()
         self.output_epsilon = max((epsilon_of(y) for y in outputs), default=0.0)
         self.start = _flat(outputs)
@@ -79,7 +81,11 @@ class Evaluator:
         self.weighted_rounding = np.abs(self.u) * self.rounding
 
     def __call__(self) -> np.ndarray:
-        y = _flat(self.evaluate())
+        return self.flat(self.evaluate())
+
+    def flat(self, outputs: list[np.ndarray]) -> np.ndarray:
+        """Outputs as one vector, 0 where they are undefined to begin with."""
+        y = _flat(outputs)
         return y if self.undefined is None else np.where(self.undefined, 0, y)
 
     @property
@@ -212,12 +218,13 @@ def slopes(evaluator: Evaluator, leaf: int, batched: bool = False) -> Iterator[t
 def _rows(evaluator: Evaluator, leaf: int, part: slice, moved: np.ndarray) -> np.ndarray:
     """The outputs (points, coordinates, outputs) with each coordinate of `part` moved to each of its points."""
     flat = evaluator.leaves[leaf].flat
+    evaluate = evaluator.evaluate if evaluator.replay is None else evaluator.replay.bind([leaf])
     rows = np.empty((*moved.shape, evaluator.u.size), evaluator.dtype)
     for column, place in enumerate(range(part.start, part.stop)):
         start = flat[place]
         for row in range(len(moved)):
             flat[place] = moved[row, column]
-            rows[row, column] = evaluator()
+            rows[row, column] = evaluator.flat(evaluate())
         flat[place] = start
     return rows
 

@@ -20,6 +20,7 @@ from .directions import bisect, check_direction, random_direction
 from .locate import locate, prepare
 from .progress import Progress
 from .records import record_breaches, trace
+from .replay import replayed
 from .report import Report, Worst, index_in
 from .subject import Slots, Subject, float_leaves, name_of, of_function, of_pair, of_pullback, signed_cotangents
 from .verdicts import FAIL, NAMES, Pulled, judge_leaf, relative
@@ -46,9 +47,9 @@ def check_grads(
     `order=2` checks the pullback as a function of the inputs and the cotangent, and the adjoint identity through jvp.
     `directions=k` compares k random directional derivatives instead of every coordinate, with the slope of Taylor's
     remainder, and finds a failing coordinate by bisection. `extended=False` settles for plain float64 and one central
-    difference (relative errors below 6e-7 pass). `batched=True` says that f also takes every float leaf with one more
-    leading axis and returns outputs with that axis: many differences in one call, verified by a probe. Ctrl-C gives
-    the report so far.
+    difference (relative errors below 6e-7 pass); it runs only those of f's operations that a leaf reaches, if a probe
+    finds them to be all of f. `batched=True` says that f also takes every float leaf with one more leading axis and
+    returns outputs with that axis: many differences in one call, verified by a probe. Ctrl-C gives the report so far.
 
     ValueError for an order other than 1 and 2, or a function that is not batched as it says; TypeError if there is no
     float leaf.
@@ -111,6 +112,8 @@ def _check(
         report.breaches += breaches(evaluator, pulled, seed)
         if batched:
             _probe(evaluator)
+        elif not extended and directions is None:
+            evaluator.replay = replayed(evaluator)
         if not any(b.kind in ("count", "shape") for b in report.breaches):
             if directions is None:
                 _all_coordinates(evaluator, pulled, report, batched, progress)

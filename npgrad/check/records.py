@@ -19,7 +19,10 @@ from .subject import Subject, float_leaves, is_float, signed_cotangents
 
 
 class Entry(NamedTuple):
-    """One operation as it was recorded: `positions` are the arguments on the tape, `labels` what they are called."""
+    """One operation as it was recorded: `positions` are the arguments on the tape, `labels` what they are called.
+
+    `parents` are the records that these arguments come from.
+    """
 
     number: int
     primitive: Any
@@ -27,6 +30,7 @@ class Entry(NamedTuple):
     args: list
     kwargs: dict
     positions: list[int]
+    parents: list[int]
     labels: list[str]
     pullbacks: Any
 
@@ -45,7 +49,7 @@ class WatchfulTape(Tape):
         if primitive is not None:
             positions = self._positions(parents, args)
             labels = [self._label(primitive, parents, p, n) for n, p in enumerate(positions)]
-            called = [*args], dict(kwargs or {}), positions, labels
+            called = [*args], dict(kwargs or {}), positions, [p for p in parents if p is not None], labels
             pullbacks = self.records[-1].pullbacks  # what the sweep will run
             self.entries.append(Entry(variable.index, primitive, source_line(), *called, pullbacks))
         return variable

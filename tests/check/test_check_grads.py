@@ -9,7 +9,10 @@ import small_decoder
 
 import npgrad as ng
 from npgrad.check import GradientError, check_grads, check_vjp
+from npgrad.check.locate import prepare
 from npgrad.check.progress import Progress
+from npgrad.check.replay import replayed
+from npgrad.check.subject import of_function
 from npgrad.primitive import PRIMITIVES
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
@@ -117,6 +120,52 @@ def test_batched_agrees_with_one_by_one():
     assert together.coordinates == alone.coordinates == small_decoder.SIZE
     for a, b in zip(alone.leaves, together.leaves):
         assert np.allclose(a.numeric.astype(float), b.numeric.astype(float), rtol=0, atol=1e-8)
+
+
+def evaluator_of(f, *args):
+    return prepare(of_function(f, args), seed=0, extended=False)[0]
+
+
+def test_plain_differences_run_only_what_a_leaf_reaches():
+    sines = []
+
+    def sine(x):
+        sines.append(1)
+        return np.sin(x)
+
+    early = wrong(sine, lambda out, x: lambda g: g * np.cos(x))
+    replay = replayed(evaluator_of(lambda x, w: np.sum(early(x)) * w, np.ones(2), X))
+    for leaf, count in ((0, 1), (1, 0)):
+        evaluate = replay.bind([leaf])
+        sines.clear()
+        evaluate()
+        assert len(sines) == count
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: x * ng.stop_gradient(np.sin(x)), lambda x: x if x[0, 0] < 0.52 else 2 * x, lambda x: X + 0],
+    ids=["a value off the tape", "a branch on a value", "a constant"],
+)
+def test_operations_that_are_not_all_of_the_function_are_not_replayed(f):
+    assert replayed(evaluator_of(f, X)) is None
+    assert replayed(evaluator_of(np.sin, X)) is not None
+
+
+@pytest.mark.parametrize("extended", [True, False])
+def test_what_a_function_computes_off_its_tape_is_seen(extended):
+    with pytest.raises(GradientError, match="no record fails alone"):
+        check_grads(lambda x: np.sum(x * ng.stop_gradient(np.sin(x))), X, extended=extended)
+
+
+def test_what_each_leaf_of_the_decoder_reaches_gives_what_the_whole_gives():
+    evaluator = evaluator_of(small_decoder.loss, small_decoder.PARAMS)
+    replay = replayed(evaluator)
+    for leaf, x in enumerate(evaluator.leaves):
+        evaluate = replay.bind([leaf])
+        x.flat[-1] += 0.125
+        assert np.allclose(evaluate(), evaluator.evaluate(), rtol=1e-14, atol=0)
+        x.flat[-1] -= 0.125
 
 
 def test_what_is_not_batched_is_refused():
