@@ -36,7 +36,7 @@ class Fused(Primitive):
         tape = newest_tape(args)
         if tape is None:
             return self.forward(*args, **kwargs)[0]
-        values = [a.value if type(a) is Variable and a.tape is tape else a for a in args]
+        values = [a.raw if type(a) is Variable and a.tape is tape else a for a in args]
         if any(type(a) is Variable for a in values):
             return self.reference(*args, **kwargs)
         out, pullback = self.forward(*values, **kwargs)

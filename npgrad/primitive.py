@@ -108,7 +108,7 @@ class Primitive:
                         raise TypeError(no_rule(self, i))
                     rules.append(rule)
                     parents.append(a.index)
-                    values[i] = a = a.value
+                    values[i] = a = a.raw
                 if type(a) is Variable:
                     run = self
         if kwargs:

@@ -145,7 +145,7 @@ def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
 
 
 def _values(tape: Tape, tree: Any) -> Any:
-    return trees.map(lambda v: v.value if _is_on(tape, v) else v, tree)
+    return trees.map(lambda v: v.raw if _is_on(tape, v) else v, tree)
 
 
 def _is_on(tape: Tape, v: Any) -> bool:

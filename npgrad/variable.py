@@ -29,38 +29,47 @@ class Variable:
     """An array whose operations are recorded; made by `Tape.variable` and by operations on other Variables.
 
     Operators, NumPy's functions and ndarray's methods work on it; what would silently leave the tape is an error.
-    `value` leaves it on purpose: the array, or, when tapes are nested, a Variable of an older tape.
+    `value` leaves it on purpose: a read-only view of the array, since pullbacks may need it as it is, or, when tapes
+    are nested, a Variable of an older tape.
     """
 
-    __slots__ = ("index", "tape", "value")
+    __slots__ = ("index", "raw", "tape")  # raw is the value itself, for the engine
     __hash__ = None  # type: ignore[assignment]  # == compares elementwise, as for arrays
 
     def __init__(self, value: Any, tape: Tape, index: int):
-        self.value = value
+        self.raw = value
         self.tape = tape
         self.index = index
 
     @property
+    def value(self) -> Any:
+        if not isinstance(self.raw, np.ndarray):
+            return self.raw
+        view = self.raw.view()
+        view.flags.writeable = False
+        return view
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return self.value.shape
+        return self.raw.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self.value.dtype
+        return self.raw.dtype
 
     @property
     def ndim(self) -> int:
-        return self.value.ndim
+        return self.raw.ndim
 
     @property
     def size(self) -> int:
-        return self.value.size
+        return self.raw.size
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self.raw)
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self.raw)
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -69,7 +78,7 @@ class Variable:
 
     def __repr__(self) -> str:
         label = self.tape.names.get(self.index, f"%{self.index}")
-        return f"Variable({self.value!r}, shape={self.shape}, dtype={self.dtype}, record={label})"
+        return f"Variable({self.raw!r}, shape={self.shape}, dtype={self.dtype}, record={label})"
 
     def _leaves_tape(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(

@@ -45,7 +45,7 @@ class WatchfulTape(Tape):
 
     def record(self, primitive: Any, out: Any, parents: tuple, pullbacks: Any, args: Any, kwargs: Any) -> Variable:
         variable = super().record(primitive, out, parents, pullbacks, args, kwargs)
-        self.values.append(variable.value)
+        self.values.append(variable.raw)
         if primitive is not None:
             positions = self._positions(parents, args)
             labels = [self._label(primitive, parents, p, n) for n, p in enumerate(positions)]

@@ -45,13 +45,13 @@ def _operator(symbol, ufunc):
     first, second = primitive.rules
 
     def method(self, other):
-        x, kind = self.value, type(other)
+        x, kind = self.raw, type(other)
         if type(x) is not Variable:
             if kind in _PLAIN_OPERANDS:
                 out = symbol(x, other)
                 return self.tape.record(primitive, out, (self.index,), (first(out, x, other),), (x, other), None)
             if kind is Variable and other.tape is self.tape:
-                y = other.value
+                y = other.raw
                 if type(y) is not Variable:
                     out = symbol(x, y)
                     pullbacks = (first(out, x, y), second(out, x, y))
@@ -60,7 +60,7 @@ def _operator(symbol, ufunc):
         return other if other is NotImplemented else primitive(self, other)
 
     def reflected(self, other):
-        x = self.value
+        x = self.raw
         if type(x) is not Variable and type(other) in _PLAIN_OPERANDS:
             out = symbol(other, x)
             return self.tape.record(primitive, out, (self.index,), (second(out, other, x),), (other, x), None)
