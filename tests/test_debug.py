@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import npgrad as ng
+from npgrad.check.audit import load_examples
 from npgrad.debug import DebugTape
 from npgrad.primitive import PRIMITIVES
 
@@ -113,3 +114,78 @@ def test_a_fused_primitive_is_watched_too():
 
     with ng.debug(), pytest.raises(ng.DebugError, match=r"adjoint is infinite at its only element"):
         ng.grad(broken)(1.0)
+
+
+def test_a_pullback_that_changes_what_it_kept():
+    kept = np.ones(3)
+
+    def spent(g):
+        found = g * kept
+        kept[0] = 2.0
+        return found
+
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"identity.*the array 'kept' .* was changed by it"):
+        ng.grad(lambda x: np.sum(primitive_of(spent)(x)))(np.ones(3))
+
+
+def gradient_of(pullback, x):
+    tape = ng.Tape()
+    v = tape.variable(x)
+    y = primitive_of(pullback)(v)
+    return tape.gradient(y, [v], np.ones(y.shape))[0]
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (1, 3), (2, 3, 1), ()])
+def test_a_pullback_of_another_shape(shape):
+    words = (
+        rf"record %1 \(identity\) at test_debug.py:\d+: its pullback gave shape .* for an argument of shape \(2, 3\)"
+    )
+    with ng.debug(), pytest.raises(ng.DebugError, match=words):
+        gradient_of(lambda g: np.ones(shape), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, complex])
+def test_a_pullback_of_another_dtype(dtype):
+    words = rf"gave {np.dtype(dtype)} for an argument of float32 and a result of float32"
+    with ng.debug(), pytest.raises(ng.DebugError, match=words):
+        gradient_of(lambda g: np.ones(3, dtype), np.ones(3, np.float32))
+
+
+def test_a_gradient_that_the_engine_will_sum_or_narrow_may_pass():
+    with ng.debug():
+        np.testing.assert_array_equal(gradient_of(lambda g: np.ones((4, 2, 3)), np.ones((2, 1))), np.full((2, 1), 12))
+        g = ng.grad(lambda x: np.sum(x * np.ones(3)))(np.ones(3, np.float32))
+    assert g.dtype == np.float32
+
+
+def test_a_nan_that_comes_in_is_stopped_where_it_comes_in():
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"%0 \(variable p\['w'\]\) at .*: its value is NaN at \(1,\)"):
+        ng.grad(lambda p: np.sum(p["w"]))({"w": np.array([1.0, np.nan])})
+    with ng.debug(), pytest.raises(ng.DebugError, match=r"%1 \(multiply\) at .*: its value is NaN at \(0,\)"):
+        ng.grad(lambda x: np.sum(x * np.array([np.nan, 1.0])))(np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_primitive_keeps_its_contract(dtype):
+    """All declared examples, in both precisions, with a cotangent that has no zeros."""
+    faults = {}
+    for function, declared in load_examples().items():
+        for example in declared:
+            places = [i for i, a in enumerate(example.args) if getattr(a, "dtype", None) == np.float64]
+
+            def call(*arrays, example=example, places=places):
+                args = [*example.args]
+                for i, array in zip(places, arrays):
+                    args[i] = array
+                return example.function(*args, **example.kwargs)
+
+            arrays = [example.args[i].astype(dtype) for i in places]
+            if any(np.isnan(a).any() for a in arrays):  # nansum and its kin
+                continue
+            try:
+                with ng.debug():
+                    out, pullback = ng.vjp(call, *arrays)
+                    pullback(ng.tree.map(lambda y: np.linspace(0.5, 1.5, np.size(y)).reshape(np.shape(y)), out))
+            except ng.DebugError as error:
+                faults[str(function)] = str(error)
+    assert faults == {}
