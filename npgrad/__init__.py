@@ -4,6 +4,7 @@ from . import optim, rules, show, tree  # noqa: F401  (rules fills the registry,
 from .catalogue import supported
 from .check import check_grads, check_vjp
 from .debug import DebugError, debug
+from .errors import ReleasedTapeError
 from .fused import fused
 from .higher import checkpoint, hessian, hvp, jacobian
 from .ops import (
@@ -28,7 +29,7 @@ from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
 from .show import WatchfulTape
-from .tape import Record, ReleasedTapeError, Tape
+from .tape import Record, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 from .variable import Variable
 

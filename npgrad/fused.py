@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .primitive import Primitive, newest_tape, no_rule
+from .errors import no_rule
+from .primitive import Primitive, newest_tape
 from .tape import Tape
 from .variable import Variable
 

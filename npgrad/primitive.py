@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .errors import no_rule
 from .tape import Tape
 from .variable import REGISTRY, Variable
 
@@ -127,10 +128,6 @@ def newest_tape(args: tuple) -> Tape | None:
         if type(a) is Variable and (tape is None or a.tape.number > tape.number):
             tape = a.tape
     return tape
-
-
-def no_rule(function: Any, argument: int | str) -> str:
-    return f"{function} has no derivative with respect to argument {argument}: pass ng.stop_gradient(x) for a constant"
 
 
 def primitive(forward: Callable) -> Primitive:

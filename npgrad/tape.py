@@ -19,20 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .errors import ReleasedTapeError, as_real, check_result, is_foreign
 from .variable import Variable
 
 _creation_numbers = itertools.count()
 
 TAPE_KIND: ContextVar[type[Tape]] = ContextVar("TAPE_KIND")  # what `Tape()` makes: debug mode sets it
-
-
-class ReleasedTapeError(ValueError):
-    """The tape has been consumed by an earlier gradient."""
-
-    code = "released-tape"
-
-    def __str__(self) -> str:
-        return "this tape was released by an earlier gradient: record again on a new one, or use retain=True there"
 
 
 class Record(NamedTuple):
@@ -83,12 +75,9 @@ class Tape:
         The array is not copied: leave it unchanged while the tape is in use.
         """
         if not isinstance(array, Variable):
-            array = np.asarray(array)
+            array = as_real(array, name or "a variable")
         elif array.tape.number >= self.number:
             raise ValueError("only a Variable of an older tape can become a variable of this one")
-        if array.dtype.kind != "f":
-            hint = "; convert it with .astype(float)" if array.dtype.kind in "iub" else ""
-            raise TypeError(f"{name or 'a variable'} must be a float array, not {array.dtype}{hint}")
         variable = self.record(None, array, (), (), (), None)
         if name is not None:
             self.names[variable.index] = name
@@ -102,8 +91,8 @@ class Tape:
             dtype = out.dtype
         except AttributeError:  # a forward that returns a plain number or a list
             dtype = (out := np.asarray(out)).dtype
-        if dtype.kind != "f":
-            raise TypeError(f"{primitive} gave {dtype}; only real floating-point results can be differentiated")
+        if dtype.kind != "f" or (type(out) is not np.ndarray and is_foreign(out)):
+            check_result(primitive, out)
         variable = Variable(out, self, len(self.records))
         self.records.append(_make_record((primitive, parents, pullbacks, _shared(out.shape), dtype, kwargs or None)))
         return variable
@@ -186,12 +175,16 @@ def _seed(output: Variable, cotangent: Any) -> Any:
         raise ValueError(f"the cotangent has shape {np.shape(cotangent)}, but the output has shape {output.shape}")
     if isinstance(cotangent, Variable):
         return cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)
+    if np.asarray(cotangent).dtype.kind not in "fiub":
+        raise TypeError(f"a cotangent must be of real numbers, not {np.asarray(cotangent).dtype}")
     return np.array(cotangent, output.dtype)
 
 
 def _fit(gradient: Any, to: Record, record: Record) -> Any:
     """Give a pullback's result its argument's shape, summing over axes that were broadcast, and its dtype."""
     shape, extra = np.shape(gradient), np.ndim(gradient) - len(to.shape)
+    if not isinstance(gradient, Variable) and np.asarray(gradient).dtype.kind not in "fiub":
+        raise TypeError(f"a pullback of {record.primitive} gave {gradient!r}, which is no array of real numbers")
     if shape != to.shape:
         padded = (1,) * extra + to.shape
         if extra < 0 or any(n != m and m != 1 for n, m in zip(shape, padded)):

@@ -97,7 +97,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     gradients = tape.sweep(outputs, u, [v for v, _ in pairs])
     linear = [(g, t) for g, (_, t) in zip(gradients, pairs) if _is_on(dual, g)]
     found = iter(dual.sweep([g for g, _ in linear], [t for _, t in linear], u))
-    return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros(np.shape(y)), out)
+    return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros_like(y), out)
 
 
 def stop_gradient(x: Any) -> Any:
@@ -138,8 +138,9 @@ def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
     if has_aux and not (isinstance(out, tuple) and len(out) == 2):
         raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
     out, aux = out if has_aux else (out, None)
-    if trees.is_node(out) or np.shape(out) != ():
-        got = f"a {type(out).__name__}" if trees.is_node(out) else f"an array of shape {np.shape(out)}"
+    if trees.is_node(out) or isinstance(out, str) or np.shape(out) != ():
+        plain = trees.is_node(out) or isinstance(out, str)
+        got = f"a {type(out).__name__}" if plain else f"an array of shape {np.shape(out)}"
         raise ValueError(f"grad needs a scalar, but {name} returned {got}: use np.sum, or ng.vjp or ng.jacobian")
     return out, aux
 

@@ -299,3 +299,45 @@ def test_threads_with_tapes_of_their_own():
         t.join()
     for seed in range(8):
         np.testing.assert_array_equal(together[seed], alone[seed])
+
+
+class TestRefusals:
+    """Found by people who tried to break it."""
+
+    @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+    @pytest.mark.parametrize("kind", [np.ma.masked_array, np.matrix])
+    def test_arrays_with_operations_of_their_own(self, kind):
+        m = kind([[1.0, 2.0], [3.0, 4.0]])
+        with pytest.raises(TypeError, match=r"x is a (MaskedArray|matrix).*plain array"):
+            ng.grad(lambda x: np.sum(x * x))(m)
+        with pytest.raises(TypeError, match=r"multiply gave a (MaskedArray|matrix)"):
+            ng.grad(lambda x: np.sum(x * m))(np.ones((2, 2)))
+
+    def test_a_file_mapped_to_memory_is_an_array(self, tmp_path):
+        m = np.memmap(tmp_path / "m", float, "w+", shape=(3,))
+        m[:] = [1, 2, 3]
+        np.testing.assert_array_equal(ng.grad(lambda x: np.sum(x * m))(m), [1, 2, 3])
+
+    @pytest.mark.parametrize("bad", [None, 1j, "a"])
+    def test_pullbacks_that_give_no_real_numbers(self, bad):
+        @ng.primitive
+        def double(x):
+            return 2 * x
+
+        double.defvjp(lambda out, x: lambda g: bad)
+        with pytest.raises(TypeError, match=r"pullback of double gave .* no array of real numbers"):
+            ng.grad(double)(3.0)
+
+    def test_complex_cotangents_and_tangents(self):
+        with pytest.raises(TypeError, match="real numbers, not complex128"):
+            ng.vjp(np.exp, np.ones(2))[1](np.array([1j, 2]))
+        with pytest.raises(TypeError, match="real numbers, not complex128"):
+            ng.jvp(np.exp, (np.ones(2),), (np.array([1j, 2]),))
+
+    def test_a_string_is_no_scalar(self):
+        with pytest.raises(ValueError, match="returned a str"):
+            ng.grad(lambda x: "abc")(1.0)
+
+    def test_tangents_of_constants_have_their_dtype(self):
+        _, tangent = ng.jvp(lambda x: (x, np.ones(2, np.float32)), (np.float32(1),), (np.float32(1),))
+        assert {t.dtype for t in tangent} == {np.dtype(np.float32)}
