@@ -21,6 +21,7 @@ from .subject import Subject
 
 ORDER, PROBES = 6, 11
 DIFFERENCE = np.array([(-1) ** k * math.comb(ORDER, k) for k in range(ORDER + 1)])
+COARSEST = 2.0**-8  # no floating precision is coarser
 FAMILY = 64  # rows evaluated before they are reduced to slopes: more leave the cache when they are stacked
 
 
@@ -170,7 +171,7 @@ def _rounding(evaluator: Evaluator) -> np.ndarray:
         found, undecided = np.where(moved, roughness(rows), found), undecided & ~moved
         if not undecided.any():
             break
-    known = (y > 0) & (found > 0)
+    known = (found > 0) & (found < COARSEST * y)  # what is nothing but rounding tells nothing of precision
     usual = float(np.median(found[known] / y[known])) if known.any() else 0.0  # one output may look smooth by luck
     return np.maximum(y * max(evaluator.output_epsilon, usual), found)
 

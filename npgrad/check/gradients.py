@@ -23,7 +23,7 @@ from .records import record_breaches, trace
 from .replay import replayed
 from .report import Report, Worst, index_in
 from .subject import Slots, Subject, float_leaves, name_of, of_function, of_pair, of_pullback, signed_cotangents
-from .verdicts import FAIL, NAMES, Pulled, judge_leaf, relative
+from .verdicts import FAIL, INCONCLUSIVE, NAMES, Pulled, judge_leaf, relative
 
 
 def check_grads(
@@ -94,6 +94,7 @@ def check_vjp(
     report = Report(name_of(forward))
     with _measured(report):
         _check(of_pair(forward, backward, args), report, directions, True, False, progress, seed)
+        _explain(report)
     report.raise_if_failed()
     return report
 
@@ -220,11 +221,25 @@ def _check_adjoint(f: Callable, args: tuple, subject: Subject, report: Report, s
 
 
 def _explain(report: Report) -> None:
+    """Notes on what to do about a failure that no operation explains, and about what could not be decided."""
     if report.verdict == "fail" and report.culprit is None and report.traced:
         report.notes.append(
             "no record fails alone: look at what the function does between operations (values taken off the tape, "
             "a branch on a type, a constant that depends on the inputs)"
         )
+    if report.verdict == "inconclusive" and not report.interrupted:
+        undecided = [(c.analytic, c.verdicts == INCONCLUSIVE) for c in report.leaves]
+        if any(not np.isfinite(a[where]).all() for a, where in undecided):
+            report.notes.append(
+                "inconclusive where the gradient is not finite: check at inputs away from such points, and if the "
+                "function meets them, keep them out of it with np.where around the argument as well as the result"
+            )
+        if not report.leaves or any(np.isfinite(a[where]).any() for a, where in undecided):
+            report.notes.append(
+                "inconclusive where the function's values are too coarse, or its slope changes too fast, for "
+                "differences: leave large constant terms out of what is checked, scale it to be near 1, or check at "
+                "other inputs"
+            )
 
 
 @contextmanager

@@ -341,3 +341,33 @@ hard("linear", lambda x: 3 * x, lambda g, x: 3 * g, X)
 hard("cubic at 0", lambda x: x**3, lambda g, x: 3 * g * x * x, np.array([0.0, 1e-9, 1.0]))
 hard("cosine at 0", np.cos, lambda g, x: -g * np.sin(x), np.array([0.0, 1e-9, 1.0]))
 hard("a dictionary of parameters", lambda p: np.tanh(p["w"] @ p["b"]), lambda g, p: {"w": np.outer(tanh_vjp(g, p["w"] @ p["b"]), p["b"]), "b": p["w"].T @ tanh_vjp(g, p["w"] @ p["b"])}, {"w": normal(3, 4), "b": normal(4)})  # noqa: E501  # fmt: skip
+
+# Gradients of which some coordinates, or all, are exactly 0, up to the last bits of what cancels.
+
+
+def attend(q, k, v):
+    return softmax(np.where(np.tri(q.shape[-2], k.shape[-2], dtype=bool), q @ np.swapaxes(k, -1, -2), -np.inf)) @ v
+
+
+def attend_vjp(g, q, k, v):
+    p = softmax(np.where(np.tri(q.shape[-2], k.shape[-2], dtype=bool), q @ np.swapaxes(k, -1, -2), -np.inf))
+    s = p * (g @ np.swapaxes(v, -1, -2))
+    s = s - p * np.sum(s, axis=-1, keepdims=True)
+    return s @ k, np.swapaxes(s, -1, -2) @ q, np.swapaxes(p, -1, -2) @ g
+
+
+for _tokens in (1, 3):
+    for _dtype in (np.float64, np.float32):
+        _q, _k, _v = (normal(2, _tokens, 4).astype(_dtype) for _ in range(3))
+        hard(f"attention, {_tokens} tokens, {_dtype.__name__}: the first sees one key", attend, attend_vjp, _q, _k, _v)
+for _x, _name in ((X, "float64"), (X32, "float32")):
+    hard(f"x - x, {_name}", lambda x: np.sin(x) - np.sin(x), lambda g, x: g * np.cos(x) - g * np.cos(x), _x)
+    hard(f"sum of squares minus itself, regrouped, {_name}", lambda x: np.sum(np.sin(x) ** 2 + np.cos(x) ** 2),
+         lambda g, x: g * (2 * np.sin(x) * np.cos(x) - np.sin(2 * x)), _x)  # fmt: skip
+    hard(f"a distance to itself plus 1e6, {_name}", lambda x: (x + 1e6) - x, lambda g, x: g - g, _x)
+    hard(f"rows' sums of softmax, {_name}", lambda x: np.sum(softmax(x), axis=-1),
+         lambda g, x: softmax_vjp(np.broadcast_to(g[:, None], x.shape), x), _x)  # fmt: skip
+    hard(f"shift of a softmax, {_name}", lambda x, c: softmax(x + c), lambda g, x, c: (softmax_vjp(g, x + c), np.sum(softmax_vjp(g, x + c), axis=-1, keepdims=True)), _x, _x[:, :1].copy())  # noqa: E501  # fmt: skip
+    hard(f"angle of a rotation, norm kept, {_name}", lambda a: np.cos(a) ** 2 + np.sin(a) ** 2 + 100 * a[0, 0], lambda g, a: np.where(np.arange(a.size).reshape(a.shape) == 0, 100 * np.sum(g), 0).astype(a.dtype) + g * 2 * (np.sin(a) * np.cos(a) - np.cos(a) * np.sin(a)), _x)  # noqa: E501  # fmt: skip
+hard("one large constant among small terms", lambda x: np.sum(x) + 1e10, lambda g, x: np.full_like(x, g), X)
+hard("a difference of large squares", lambda x: np.sum((1e4 + x) ** 2 - (1e4 - x) ** 2), lambda g, x: np.full_like(x, 4e4 * g), X)  # noqa: E501  # fmt: skip

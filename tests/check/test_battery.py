@@ -3,6 +3,7 @@
 import battery
 import numpy as np
 import pytest
+import small_decoder
 
 import npgrad as ng
 from npgrad.check import GradientError, check_grads, check_vjp
@@ -120,14 +121,60 @@ def test_at_a_kink_a_value_outside_the_slopes_fails():
     assert verdict(check_vjp, np.abs, lambda g, x: g * np.where(x == 0, 1.5, np.sign(x)), x) == "fail"
 
 
-def test_what_cannot_be_decided_is_no_pass():
+UNDECIDABLE = {
+    "away from such points": (np.sqrt, lambda g, x: g / (2 * np.sqrt(x)), np.array([0.0, 0.25])),
+    "leave large constant terms out": (lambda x: 1e16 + np.sin(x), lambda g, x: g * np.cos(x), np.array([0.3, 0.7])),
+}
+
+
+@pytest.mark.parametrize("advice", UNDECIDABLE)
+def test_what_cannot_be_decided_is_no_pass_and_says_what_to_do(advice):
     """An infinite slope, and a slope of 1 in a function of 1e16."""
-    with pytest.raises(GradientError) as caught:
-        check_vjp(np.sqrt, lambda g, x: g / (2 * np.sqrt(x)), np.array([0.0, 0.25]))
+    with pytest.raises(GradientError, match=advice) as caught:
+        check_vjp(*UNDECIDABLE[advice])
     report = caught.value.report
     assert report.verdict == "inconclusive"
     assert not report
-    assert (
-        verdict(check_vjp, lambda x: 1e16 + np.sin(x), lambda g, x: 1.0001 * g * np.cos(x), np.array([0.3, 0.7]))
-        != "pass"
-    )
+    assert len(report.notes) == 1
+
+
+def test_a_fault_in_what_cannot_be_decided_is_no_pass():
+    x = np.array([0.3, 0.7])
+    assert verdict(check_vjp, lambda x: 1e16 + np.sin(x), lambda g, x: 1.0001 * g * np.cos(x), x) != "pass"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_attention_whose_first_query_sees_one_key(tokens, dtype):
+    """That query's gradient is exactly 0, and comes out as the last bits of what cancels."""
+    rng = np.random.default_rng(tokens)
+    for seed in SEEDS:
+        args = [rng.normal(size=(2, tokens, 4)).astype(dtype) for _ in range(3)]
+        assert check_grads(ng.attention, *args, seed=seed)
+        assert check_grads(ng.attention, *args, seed=seed, order=2)
+
+
+@pytest.fixture
+def no_wide_float(monkeypatch):
+    """A platform whose long double is float64."""
+    monkeypatch.setattr("npgrad.check.differences._widest", lambda subject: np.dtype(float))
+
+
+NEEDS_A_WIDE_FLOAT = {"1e8 + sin x", "sum of 1e8 + sin x", "one large constant among small terms"}
+
+
+@pytest.mark.parametrize("case", battery.FAULTS + battery.HARD, ids=lambda c: c.name)
+def test_without_a_wider_float(case, no_wide_float):
+    expected = "fail" if case in battery.FAULTS else "inconclusive" if case.name in NEEDS_A_WIDE_FLOAT else "pass"
+    assert verdict(check_vjp, case.forward, case.backward, *fresh(case)) == expected
+
+
+def test_a_decoder_passes_without_a_wider_float(no_wide_float):
+    params = small_decoder.PARAMS
+    few = {"norm": params["norm"], "blocks": [{"norm": b["norm"], "wq": b["wq"]} for b in params["blocks"]]}
+
+    def loss(few):
+        blocks = [{**b, **c} for b, c in zip(params["blocks"], few["blocks"])]
+        return small_decoder.loss({**params, "norm": few["norm"], "blocks": blocks})
+
+    assert check_grads(loss, few).coordinates == 3 * 8 + 2 * 64
