@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from stress import flat_memory, fuzz_files
 
 import npgrad as ng
 from npgrad import optim, training
@@ -273,3 +274,24 @@ def test_killed_runs_go_on_as_if_never_stopped(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 kills, 0 unreadable states" in done.stdout
+
+
+def test_a_disk_filled_up_again_and_again_loses_nothing():
+    script = Path(__file__).with_name("stress") / "full_disk.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "20 tries, 20 writes refused, 0 losses\n"
+
+
+def test_memory_stays_flat():
+    second, last = flat_memory.peaks(1200)[1::2]
+    assert last < 1.01 * second
+
+
+def test_damaged_files_and_configurations_are_read_or_refused(tmp_path):
+    headers = fuzz_files.fuzz_headers(1500, 1, tmp_path)
+    assert headers.read > 10
+    assert headers.refused > 1000
+    configs = fuzz_files.fuzz_configs(400, 1, tmp_path)
+    assert configs.read > 50
+    assert configs.refused > 100
