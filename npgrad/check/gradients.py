@@ -44,7 +44,7 @@ def check_grads(
 
         |analytic - numeric| <= 2 eps**(2/3) * sum of |terms| + what rounding does to the gradient + estimated error
 
-    `order=2` checks the pullback as a function of the inputs and the cotangent, and the adjoint identity through jvp.
+    `order=2` checks the first order, then the pullback as a function of the inputs and the cotangent, and the adjoint identity through jvp.
     `directions=k` compares k random directional derivatives instead of every coordinate, with the slope of Taylor's
     remainder, and finds a failing coordinate by bisection. `extended=False` settles for plain float64 and one central
     difference (relative errors below 6e-7 pass); it runs only those of f's operations that a leaf reaches, if a probe
@@ -60,6 +60,10 @@ def check_grads(
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, not {order!r}")
+    if directions is not None and directions < 1:
+        raise ValueError(f"directions must be at least 1, or None to check every coordinate, not {directions}")
+    if order == 2:  # a wrong first derivative can have right derivatives of its own
+        check_grads(f, *args, directions=directions, extended=extended, batched=batched, seed=seed)
     subject = of_function(f, args)
     report = Report(name_of(f))
     with _measured(report):

@@ -76,6 +76,10 @@ def of_function(f: Callable, args: tuple) -> Subject:
 
     def differentiate(arrays: list) -> tuple[list, Callable]:
         out, pullback = vjp(f, *slots.fill(arrays))
+        if not float_leaves(out):
+            raise TypeError(
+                f"{name_of(f)} returned {out!r:.60}, in which there are no floats to check: is a return missing?"
+            )
         return float_leaves(out), lambda cotangents: trees.leaves(pullback(_cotangent_tree(out, cotangents)))
 
     def call(variables: list) -> Any:

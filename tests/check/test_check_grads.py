@@ -246,3 +246,23 @@ def test_outputs_may_be_trees():
     assert check_grads(lambda x: {"a": np.sin(x), "n": 3, "b": [x * x, np.sum(x)]}, X)
     with pytest.raises(GradientError):
         check_grads(lambda x: (np.sin(x), [WRONG_SQUARE(x)]), X)
+
+
+def test_second_order_does_not_hide_a_wrong_first_derivative():
+    for rule in (lambda out, x: lambda g: 2 * g * np.cos(x), lambda out, x: lambda g: g * 0):
+        wrong = ng.primitive(lambda x: np.sin(x))
+        wrong.defvjp(rule)
+        PRIMITIVES.remove(wrong)
+        with pytest.raises(GradientError):
+            check_grads(wrong, np.array([0.5]), order=2)
+
+
+@pytest.mark.parametrize("forgotten", [lambda x: None, lambda x: np.argmax(x), lambda x: "a"])
+def test_a_function_without_a_float_result_is_no_pass(forgotten):
+    with pytest.raises(TypeError, match="no floats to check"):
+        check_grads(forgotten, np.ones(3))
+
+
+def test_no_directions_are_no_check():
+    with pytest.raises(ValueError, match="directions must be at least 1"):
+        check_grads(np.sin, np.ones(2), directions=0)
