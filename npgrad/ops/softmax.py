@@ -128,7 +128,8 @@ def shifted(x: Any, top: Any) -> Any:
 
 def row_sums(e: np.ndarray) -> np.ndarray:
     """The sums over the last axis of a contiguous array that isn't empty, kept: a product with ones is quickest."""
-    return (e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)).reshape(*e.shape[:-1], 1)
+    with np.errstate(over="ignore"):  # exponentials in range may add up to infinity; `in_range` sees that
+        return (e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)).reshape(*e.shape[:-1], 1)
 
 
 def in_range(total: np.ndarray) -> bool:

@@ -144,3 +144,14 @@ def test_gradients_of_softmax_sum_to_zero_over_a_row(x):
     g = np.random.default_rng(0).normal(size=x.shape)
     for function in (ng.softmax, ng.log_softmax):
         np.testing.assert_allclose(vjp(function, x, g)[1].sum(-1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.float32, 88.6), (np.float64, 709.7)])
+def test_exponentials_in_range_whose_sum_is_not(dtype, largest):
+    x = np.full((64, 64), largest, dtype)
+    assert np.isfinite(np.exp(x)).all()
+    np.testing.assert_allclose(ng.softmax(x), 1 / 64, rtol=1e-6)
+    np.testing.assert_allclose(ng.logsumexp(x), largest + np.log(64), rtol=1e-6)
+    np.testing.assert_allclose(ng.cross_entropy(x, np.zeros(64, int)), np.log(64), rtol=1e-4)
+    rows = np.sqrt(x[None, :, :1])  # of scores that are all `largest`, and see all keys
+    np.testing.assert_allclose(ng.attention(rows, rows, rows, scale=1.0, causal=False), rows, rtol=1e-6)
