@@ -41,7 +41,7 @@ def cross_entropy(logits, targets, *, ignore_index=None):
     empty = total == 0
     total += empty
     at = np.arange(len(tokens)), tokens
-    losses = np.log(total)[:, 0] - shifted(rows, top)[at]
+    losses = np.log(total)[:, 0] - shifted(rows[at], np.asarray(top, e.dtype).ravel())
 
     def pullback(g):
         share = np.where(empty, 0, g / count).astype(e.dtype)  # of the loss, for each token
