@@ -16,8 +16,19 @@ import numpy as np
 import npgrad as ng
 
 TEMPLATE = Path(__file__).with_name("rope_lab_template.html")
-SCALINGS = {"none": None, "linear": {"rope_type": "linear", "factor": 4.0}}
+SCALINGS = {
+    "none": None,
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+}
 TOKENS = 8  # in the matrix of scores
+FARTHEST = 63  # from key to query, on either side
 
 
 def contents(width):
@@ -33,7 +44,7 @@ def settings():
 
 
 def numbers(width, base, layout, scaling, m, n):
-    """What npgrad says: rotated query and key, score, scores by distance, their matrix, an adjoint turned back."""
+    """What npgrad says: rotated query and key, score, their matrix, scores by key − query, an adjoint turned back."""
     rope = ng.RotaryEmbedding(width, 128, base, layout=layout, scaling=SCALINGS[scaling])
     q, k = contents(width)
     turned_q = rope.rotate(q[None], positions=[m])
@@ -41,14 +52,15 @@ def numbers(width, base, layout, scaling, m, n):
     rows = np.arange(TOKENS)
     queries = rope.rotate(np.tile(q, (TOKENS, 1)), positions=m + rows)
     keys = rope.rotate(np.tile(k, (TOKENS, 1)), positions=n + rows)
-    distant = rope.rotate(np.tile(k, (64, 1)), positions=np.arange(64))
+    everywhere = np.arange(2 * FARTHEST + 1)
+    distant = rope.rotate(np.tile(k, (len(everywhere), 1)), positions=everywhere)
     _, pullback = ng.vjp(lambda x: rope.rotate(x, positions=[m]), q[None])
     return {
         "query": turned_q[0].tolist(),
         "key": turned_k[0].tolist(),
         "score": float(np.vecdot(turned_q, turned_k)[0]),
         "matrix": (queries @ keys.T).tolist(),
-        "distances": (distant @ rope.rotate(q[None], positions=[0])[0]).tolist(),
+        "distances": (distant @ rope.rotate(q[None], positions=[FARTHEST])[0]).tolist(),
         "adjoint": pullback(turned_k)[0][0].tolist(),
     }
 

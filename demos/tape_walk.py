@@ -2,7 +2,8 @@
 
     python demos/tape_walk.py [tape.html]
 
-The page opens from disk in any browser: arrow keys go forward through the records and back through the adjoints.
+A `WatchfulTape` keeps what the page shows and an ordinary tape lets go: values, arguments, source lines. The page opens
+from disk in any browser: arrow keys go forward through the records and back through the adjoints.
 """
 
 import sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..tape import Tape
-from .text import dimensions, operation
+from .text import dimensions, entries, operation, printable
 
 
 def to_dot(tape: Tape) -> str:
@@ -21,9 +21,10 @@ def to_dot(tape: Tape) -> str:
     }
     """
     lines = ["digraph tape {", '  node [fontname="monospace"];']
+    kept = entries(tape)
     for index, record in enumerate(tape.records):
         title = f"{index}: {tape.names[index]}" if index in tape.names else str(index)
-        rows = (title, operation(record), f"{dimensions(record.shape)} {record.dtype}")
+        rows = (title, operation(record, kept.get(index)), f"{dimensions(record.shape)} {record.dtype}")
         shape = "box" if record.primitive is None else "ellipse"
         label = "\\n".join(map(_escaped, rows))
         lines.append(f'  {index} [label="{label}", shape={shape}];')
@@ -33,4 +34,5 @@ def to_dot(tape: Tape) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    text = printable(text).replace("&", "&amp;")  # Graphviz reads HTML's entities in any label
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tape import Tape
 from ..variable import Variable, strip
-from .text import COLUMNS, cells, dimensions, source_lines
+from .text import COLUMNS, cells, dimensions, entries
 
 ROWS = 200  # of a tape in a notebook; tape.table() has them all
 
@@ -20,8 +20,8 @@ def attach_tables() -> None:
 
 
 def _tape(tape: Tape) -> str:
-    count, lines = len(tape.records), source_lines(tape)
-    rows = [cells(tape, i, lines) for i in range(count) if i < ROWS // 2 or i >= count - ROWS // 2]
+    count, kept = len(tape.records), entries(tape)
+    rows = [cells(tape, i, kept.get(i)) for i in range(count) if i < ROWS // 2 or i >= count - ROWS // 2]
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     head = "".join(f"<th>{column}</th>" for column in COLUMNS)
     return f"<table><caption>{count} records</caption><tr>{head}</tr>{body}</table>"

@@ -13,49 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from ..check.records import WatchfulTape
-from ..tape import Tape
+from ..check.records import Entry, WatchfulTape
+from ..tape import Record, Tape
 from ..variable import strip
-from .text import dimensions, norm, operation, printable, saved_in, source_lines
-
-FORMULAS = {
-    "add": ("y = a + b", "ā += ȳ,  b̄ += ȳ"),
-    "subtract": ("y = a − b", "ā += ȳ,  b̄ −= ȳ"),
-    "multiply": ("y = a · b", "ā += ȳ · b,  b̄ += ȳ · a"),
-    "divide": ("y = a / b", "ā += ȳ / b,  b̄ −= ȳ · a / b²"),
-    "power": ("y = aᵇ", "ā += ȳ · b · aᵇ⁻¹,  b̄ += ȳ · y · ln a"),
-    "negative": ("y = −x", "x̄ −= ȳ"),
-    "exp": ("y = eˣ", "x̄ += ȳ · y"),
-    "log": ("y = ln x", "x̄ += ȳ / x"),
-    "sqrt": ("y = √x", "x̄ += ȳ / (2y)"),
-    "square": ("y = x²", "x̄ += 2 · ȳ · x"),
-    "sin": ("y = sin x", "x̄ += ȳ · cos x"),
-    "cos": ("y = cos x", "x̄ −= ȳ · sin x"),
-    "tanh": ("y = tanh x", "x̄ += ȳ · (1 − y²)"),
-    "matmul": ("Y = A B", "Ā += Ȳ Bᵀ,  B̄ += Aᵀ Ȳ"),
-    "linear": ("Y = X W", "X̄ += Ȳ Wᵀ,  W̄ += Xᵀ Ȳ"),
-    "matrix_transpose": ("Y = Xᵀ", "X̄ += Ȳᵀ"),
-    "transpose": ("Y = X with permuted axes", "X̄ += Ȳ with its axes permuted back"),
-    "reshape": ("y = x in another shape", "x̄ += ȳ in x's shape"),
-    "sum": ("y = Σ x", "x̄ += ȳ, repeated over the summed axes"),
-    "mean": ("y = (1/n) Σ x", "x̄ += ȳ / n, repeated over the averaged axes"),
-    "softmax": ("pᵢ = e^(sᵢ) / Σⱼ e^(sⱼ)", "s̄ += p · (p̄ − Σⱼ p̄ⱼ pⱼ)"),
-    "log_softmax": ("lᵢ = sᵢ − ln Σⱼ e^(sⱼ)", "s̄ += l̄ − e^l · Σⱼ l̄ⱼ"),
-    "causal_mask": ("yᵢⱼ = sᵢⱼ where the key is visible, −∞ elsewhere", "s̄ᵢⱼ += ȳᵢⱼ where visible, 0 elsewhere"),
-    "rotary_pairs": (
-        "(a, b) ↦ (a cos θ − b sin θ,  a sin θ + b cos θ)",
-        "(ā, b̄) += (u cos θ + v sin θ,  −u sin θ + v cos θ),  (u, v) = ȳ: the inverse rotation",
-    ),
-    "rms_norm": ("y = w · x / √(mean x² + ε) = w · n", "x̄ += (u − n · mean(u n)) / rms,  u = ȳ w;   w̄ += Σ ȳ n"),
-    "silu": ("y = x σ(x)", "x̄ += ȳ · σ(x) · (1 + x (1 − σ(x)))"),
-    "swiglu": ("y = g σ(g) · u", "ū += ȳ · g σ(g),  ḡ += ȳ · u · σ(g) (1 + g (1 − σ(g)))"),
-    "attention": (
-        "P = softmax(mask(Q Kᵀ / √d)),  Y = P V",
-        "V̄ += Pᵀ Ȳ,  S̄ = P · (P̄ − Σ P̄ P),  Q̄ += S̄ K / √d,  K̄ += S̄ᵀ Q / √d",
-    ),
-    "embedding": ("yₜ = E[idₜ]", "Ē[idₜ] += ȳₜ"),
-    "cross_entropy": ("y = mean(ln Σⱼ e^(lⱼ) − l_target)", "l̄ += ȳ · (softmax(l) − onehot(target)) / n"),
-}  # fmt: skip
+from .formulas import ELEMENTWISE, formula
+from .text import (
+    brief,
+    constants,
+    dimensions,
+    entries,
+    is_array,
+    norm,
+    operation,
+    parameter,
+    printable,
+    saved_in,
+    source_line,
+)
 
 
 def page(tape: Tape) -> str:
@@ -65,9 +39,9 @@ def page(tape: Tape) -> str:
             "the tape has no records to show: it was released by a gradient (keep them with retain=True) or is empty"
         )
     maps = _Maps(side=16 if len(tape.records) <= 100 else 8)
-    lines = source_lines(tape)
+    kept = entries(tape)
     data = {
-        "records": [_described(tape, i, lines, maps) for i in range(len(tape.records))],
+        "records": [_described(tape, i, kept.get(i), maps) for i in range(len(tape.records))],
         "places": places(tape),
         "maps": maps.found,
     }
@@ -145,24 +119,66 @@ def _number(x: float) -> Any:
     return float(f"{x:.6g}") if np.isfinite(x) else str(x)
 
 
-def _described(tape: Tape, index: int, lines: dict[int, str], maps: _Maps) -> dict[str, Any]:
+def _described(tape: Tape, index: int, entry: Entry | None, maps: _Maps) -> dict[str, Any]:
     record = tape.records[index]
-    neutral = (f"y = {record.primitive}(…)", "each input's adjoint += its pullback(ȳ)")
-    forward, backward = FORMULAS.get(str(record.primitive), neutral)
-    if record.primitive is None:
-        forward, backward = "an input of the tape", "its adjoint is the gradient"
     values = tape.values if isinstance(tape, WatchfulTape) else None
     return {
         "name": printable(tape.names.get(index, "")),
-        "operation": operation(record),
+        "primitive": "variable" if record.primitive is None else str(record.primitive),
+        "operation": operation(record, entry),
         "parents": [p for p in record.parents if p is not None],
         "shape": dimensions(record.shape),
         "dtype": str(record.dtype),
-        "line": lines.get(index, ""),
-        "forward": forward,
-        "backward": backward,
+        "line": source_line(tape, index, entry),
+        **_rule(tape, record, entry, maps),
         "norm": norm(tape.adjoints.get(index)),
         "value": None if values is None else maps.add(values[index]),
         "adjoint": maps.add(tape.adjoints[index]) if index in tape.adjoints else None,
         "saves": [[name, maps.add(array), strip(array).nbytes] for name, array in saved_in(record)],
     }
+
+
+def _rule(tape: Tape, record: Record, entry: Entry | None, maps: _Maps) -> dict[str, Any]:
+    """The rule in notation: forward, what is added to the adjoint of each input on the tape, and who is who.
+
+    `arguments` are a letter and a record, `parameters` a letter and a text, `constants` a letter and a map.
+    """
+    if record.primitive is None:
+        return {"forward": "an input of the tape", "backward": ["its adjoint is the gradient"]}
+    name = str(record.primitive)
+    known = formula(operation(record, entry)) or formula(name)
+    positions = _positions(record, entry, len(known.letters) if known else 0)
+
+    def letter(position: int) -> str:
+        letters = known.letters if known else ()
+        return letters[position] if position < len(letters) else parameter(record.primitive, position)
+
+    inputs = list(zip(positions or (), (p for p in record.parents if p is not None)))
+    if known is None:
+        forward = f"y = {name}({', '.join(letter(position) for position, _ in inputs) or '…'})"
+        backward = [f"the adjoint of {letter(position)} += its pullback of ȳ" for position, _ in inputs]
+    else:
+        forward = known.forward
+        chosen = range(len(known.backward)) if positions is None else positions
+        backward = [known.backward[min(position, len(known.backward) - 1)] for position in chosen]
+        for n, (_, parent) in enumerate(inputs):
+            if name in ELEMENTWISE and tape.records[parent].shape != record.shape:
+                backward[n] += f", summed to {dimensions(tape.records[parent].shape)}"
+    others = [(c.name if c.position is None else letter(c.position), strip(c.value)) for c in constants(record, entry)]
+    arrays = [(called, value) for called, value in others if is_array(value)]
+    return {
+        "forward": forward,
+        "backward": list(dict.fromkeys(filter(None, backward))) or ["each input's adjoint += its pullback of ȳ"],
+        "arguments": [[letter(position), parent] for position, parent in inputs],
+        "parameters": [[called, brief(value)] for called, value in others if not is_array(value)],
+        "constants": [[called, maps.add(value)] for called, value in arrays if value.dtype.kind in "fiub"],
+    }
+
+
+def _positions(record: Record, entry: Entry | None, letters: int) -> list[int] | None:
+    """Which arguments the parents are, None if the record doesn't tell."""
+    if entry is not None:
+        return entry.positions
+    if None in record.parents or len(record.parents) == letters:
+        return [i for i, parent in enumerate(record.parents) if parent is not None]
+    return None

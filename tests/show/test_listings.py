@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import npgrad as ng
+from npgrad.show.text import COLUMNS, entries, operation
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ LISTING = """\
 4         rotary_pairs[layout='adjacent']  1       3×4    float64  cosines, sines (96 B)
 5         matrix_transpose                 4       4×3    float64
 6         matmul                           3, 5    3×3    float64  y, x (192 B)
-7         divide                           6       3×3    float64
+7         divide[x2=2.0]                   6       3×3    float64
 8         causal_mask                      7       3×3    float64  keep (9 B)
 9         softmax                          8       3×3    float64  p, values (144 B)
 10        matmul                           9, 2    3×4    float64  y, x (168 B)
@@ -39,7 +40,7 @@ d9  = matmul'0(d10)  saves y (96 B)
 d2  = matmul'1(d10)  saves x (72 B)  # v
 d8  = softmax'(d9)  saves p, values (144 B)
 d7  = causal_mask'(d8)  saves keep (9 B)
-d6  = divide'(d7)
+d6  = divide[x2=2.0]'(d7)
 d3  = matmul'0(d6)  saves y (96 B)
 d5  = matmul'1(d6)  saves x (96 B)
 d4  = matrix_transpose'(d5)
@@ -55,7 +56,7 @@ DOT = r"""digraph tape {
   4 [label="4\nrotary_pairs[layout='adjacent']\n3×4 float64", shape=ellipse];
   5 [label="5\nmatrix_transpose\n4×3 float64", shape=ellipse];
   6 [label="6\nmatmul\n3×3 float64", shape=ellipse];
-  7 [label="7\ndivide\n3×3 float64", shape=ellipse];
+  7 [label="7\ndivide[x2=2.0]\n3×3 float64", shape=ellipse];
   8 [label="8\ncausal_mask\n3×3 float64", shape=ellipse];
   9 [label="9\nsoftmax\n3×3 float64", shape=ellipse];
   10 [label="10\nmatmul\n3×4 float64", shape=ellipse];
@@ -88,18 +89,61 @@ def test_the_graph(attention):
 
 
 def test_names_are_escaped(attention):
-    attention.names[0] = 'a "b" \\ <script>\n'
-    assert r'label="0: a \"b\" \\ <script>\n\nvariable' in attention.to_dot()
+    attention.names[0] = 'a "b" \\ &lt; <script>\n'
+    assert r'label="0: a \"b\" \\ &amp;lt; <script>\\n\nvariable' in attention.to_dot()
     assert "&lt;script&gt;" in attention._repr_html_()
     assert "<script>" not in attention._repr_html_()
     assert r"<script>\n" in attention.table().splitlines()[1]
 
 
-def test_a_listing_fits_its_width(attention, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "70")
-    lines = str(attention).splitlines()
-    assert max(map(len, lines)) <= 70 < max(map(len, attention.table().splitlines()))
-    assert lines[-1] == LISTING.splitlines()[-1]
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_a_listing_fits_its_width(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tape = ng.WatchfulTape()
+    x = tape.variable(np.full((10, 10, 100), 1e-9), name="params['blocks'][10]['attention']['weight']")
+    y = x
+    for _ in range(110):
+        y = np.clip(y * x, -1e-9, 1e9)
+    tape.gradient(np.sum(y), [x], retain=True)
+    lines = str(tape).splitlines()
+    assert max(map(len, lines)) <= columns < max(map(len, tape.table().splitlines()))
+    left_out = {40: ["shape", "dtype", "saves", "line", "adjoint"], 60: ["dtype", "saves", "line"]}.get(columns, [])
+    assert lines[0].split() == [name for name in COLUMNS if name and name not in left_out]
+    assert lines[1].split()[1].endswith("ght']")
+    assert columns == 40 or lines[1].endswith(f"{np.linalg.norm(tape.adjoints[0]):.6g}")
+    assert lines[-1].startswith("222 records, ")
+
+
+def test_parameters_are_shown():
+    """A WatchfulTape knows all of them, another tape those that a pullback keeps, and keywords."""
+    shown = {}
+    for kind in (ng.Tape, ng.WatchfulTape):
+        tape = kind()
+        x = tape.variable(np.ones((2, 3)))
+        np.sum(x + 1.0, axis=0), np.reshape(x, (3, 2)), x[0, :2], 3.0 / x, np.clip(x, 0.123456789, None)
+        ng.softmax(x, axis=0), x.astype("f4"), x[:, [0, 2]], ng.rms_norm(x, np.ones(3), eps=1e-3), x * np.ones(3)
+        np.einsum("ij->i", x), x ** np.float64(3), np.concatenate([x, x], axis=1), x[..., None]
+        shown[kind] = [operation(r, entries(tape).get(i)) for i, r in enumerate(tape.records) if r.primitive]
+    assert shown[ng.WatchfulTape] == [
+        "add[x2=1.0]", "sum[axis=0]", "reshape[shape=(3, 2)]", "read[index=(0, :2)]", "divide[x1=3.0]",
+        "clamp[low=0.123457, high=None]", "softmax[axis=0]", "cast[dtype=float32]", "read[index=(:, [0, 2])]",
+        "rms_norm[eps=0.001]", "multiply", "contract[subscripts='ij->i']", "power[x2=3.0]", "join[axis=1]",
+        "read[index=(..., None)]",
+    ]  # fmt: skip
+    assert shown[ng.Tape] == [
+        "add", "sum", "reshape", "read[index=(0, :2)]", "divide", "clamp", "softmax[axis=0]", "cast",
+        "read[index=(:, [0, 2])]", "rms_norm[eps=0.001]", "multiply", "contract", "power[x2=3.0]", "join[axis=1]",
+        "read[index=(..., None)]",
+    ]  # fmt: skip
+
+
+def test_debug_mode_names_source_lines_and_parameters():
+    with ng.debug():
+        tape = ng.Tape()
+        tape.variable(1.0) / 2.0
+    assert tape.table().splitlines()[2].split()[1:] == [
+        "divide[x2=2.0]", "0", "-", "float64", tape.lines[1],
+    ]  # fmt: skip
 
 
 def test_a_watchful_tape_names_source_lines():
