@@ -451,7 +451,7 @@ MISTAKES = [
     (
         lambda: ng.jacobian(np.exp)(np.arange(3)),
         TypeError,
-        "x must be a float array, not int64; convert it with .astype(float)",
+        "must be a float array, not int64; convert it with .astype(float)",
     ),
     (
         lambda: ng.jacobian(np.exp, argnums=3)(X),

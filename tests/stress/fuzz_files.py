@@ -24,11 +24,11 @@ from npgrad import decoder
 from npgrad.safetensors_file import METADATA, read_header, read_metadata, read_tensor, write_tensors
 
 NASTY = [
-    None, True, False, 0, 1, -1, 2, 3, 7, 8, 255, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, 10**9, -(10**9), 10**30,
-    10**400, 0.5, -0.0, 1e308, float("inf"), float("-inf"), float("nan"), "", "F32", "F64", "BF16", "I64",
-    "\x00", "ä\ud800", "llama", "llama3", "yarn", "linear", "longrope", "dynamic", "silu", "8", [], {}, [[]], [0], [1, 2], [10**9] * 3,
-    [None], [0, 10**18], {"a": {}}, {"rope_type": "yarn"}, {"rope_type": []}, {"rope_type": "linear", "factor": -1}, "x" * 1000,
-    [1] * 100, [0] * 70,
+    None, True, False, 0, 1, -1, 2, 3, 7, 8, 255, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, 10**9, -(10**9),
+    10**30, 10**400, 0.5, -0.0, 1e308, float("inf"), float("-inf"), float("nan"), "", "F32", "F64", "BF16", "I64",
+    "\x00", "ä\ud800", "llama", "llama3", "yarn", "linear", "longrope", "dynamic", "silu", "8", [], {}, [[]], [0], [1,
+    2], [10**9] * 3, [None], [0, 10**18], {"a": {}}, {"rope_type": "yarn"}, {"rope_type": []}, {"rope_type": "linear",
+    "factor": -1}, "x" * 1000, [1] * 100, [0] * 70,
 ]  # fmt: skip
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9, "hidden_size": 8,
