@@ -83,18 +83,20 @@ class RotaryEmbedding:
 
         Reads head_dim (or hidden_size and num_attention_heads), max_position_embeddings, rope_theta,
         partial_rotary_factor, and rope_scaling or rope_parameters, in which the last two may stand too. max_positions
-        is max_position_embeddings unless given. Published weights have layout "half". RotaryError as for the class, or
-        "missing-config-key".
+        is max_position_embeddings unless given. Published weights have layout "half". A value of None counts as
+        absent. RotaryError as for the class, "missing-config-key" or "invalid-config-value".
 
         >>> RotaryEmbedding.from_config({"head_dim": 4, "max_position_embeddings": 8}, layout="half").cosines.shape
         (8, 2)
         """
-        scaling = {key: config[key] for key in _COMMON if config.get(key) is not None}
-        scaling.update(config.get("rope_parameters") or config.get("rope_scaling") or {})
-        dim = config.get("head_dim")
-        if dim is None:
-            dim = _entry(config, "hidden_size") // _entry(config, "num_attention_heads")
-        capacity = _entry(config, "max_position_embeddings") if max_positions is None else max_positions
+        config = _present(config, "a configuration")
+        inner = _present(config.get("rope_parameters") or config.get("rope_scaling"), "rope_parameters or rope_scaling")
+        scaling = {**{key: config[key] for key in _COMMON if key in config}, **inner}
+        if "head_dim" in config:
+            dim = _size(config, "head_dim")
+        else:
+            dim = _size(config, "hidden_size") // _size(config, "num_attention_heads")
+        capacity = _size(config, "max_position_embeddings") if max_positions is None else max_positions
         return cls(dim, capacity, layout=layout, scaling=scaling)
 
     def rotate(self, x: Any, offset: int = 0, *, positions: Any = None) -> Any:
@@ -150,11 +152,7 @@ class RotaryEmbedding:
     def _at(self, positions):
         if positions.size == 0 or (positions.min() >= 0 and positions.max() < self.max_positions):
             return self.cosines[positions], self.sines[positions]
-        with np.errstate(over="ignore"):
-            angles = positions[..., None] * self.inverse_frequencies
-        if not np.isfinite(angles).all():
-            *row, pair = np.argwhere(~np.isfinite(angles))[0]
-            raise _non_finite(int(positions[tuple(row)]), int(pair))
+        angles = _angles(positions, self.inverse_frequencies)
         cosines = np.empty_like(angles)
         _angles_to_tables(cosines, angles, self.attention_factor)
         return cosines, angles
@@ -199,8 +197,13 @@ def add_sinusoidal_position(x: Any, offset: int = 0, *, base: float = DEFAULT_BA
     x, offset = as_floats(x), operator.index(offset)
     if x.ndim < 2:
         raise RotaryError("input-rank", f"x must have shape (..., tokens, width), but has shape {x.shape}")
-    theta, _ = frequencies(_rotary_width(x.shape[-1], None, {}), base)
-    angles = np.arange(offset, offset + x.shape[-2])[:, None] * theta
+    tokens = x.shape[-2]
+    if not -(2**63) <= offset <= LAST_OFFSET - tokens:
+        raise RotaryError(
+            "position-offset-overflow", f"positions {offset} to {offset + tokens} can't all be counted in 64 bits"
+        )
+    counted = np.uint64 if offset > 0 else np.int64
+    angles = _angles(counted(offset) + np.arange(tokens, dtype=counted), frequencies(x.shape[-1], base)[0])
     return x + np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(x.shape[-2:]).astype(x.dtype)
 
 
@@ -249,6 +252,16 @@ def _aligned(positions, shape):
         )
     between = (1,) * (len(shape) - 2 - len(lead))
     return positions.reshape(*lead, *between, tokens)
+
+
+def _angles(positions, theta):
+    """position · θ, with a last axis for the pairs; RotaryError unless all are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        angles = positions[..., None] * theta
+    if not np.isfinite(angles).all():
+        *row, pair = np.argwhere(~np.isfinite(angles))[0]
+        raise _non_finite(int(positions[tuple(row)]), int(pair))
+    return angles
 
 
 def _angles_to_tables(cosines, sines, factor):
@@ -330,21 +343,30 @@ def frequencies(
 
     "dynamic" and "longrope" depend on the length of the sequence. Here that is max_positions: a table is made for
     sequences that fill it. Systems that switch while they generate need one object per length.
-    RotaryError: "unknown-scaling-type", "unknown-scaling-key", "missing-scaling-key", "invalid-scaling-value".
+    RotaryError: "unknown-scaling-type", "unknown-scaling-key", "missing-scaling-key", "invalid-scaling-value", and
+    those on the width and the base.
 
     >>> frequencies(4, 100.0, {"type": "linear", "factor": 2.0})
     (array([0.5 , 0.05]), 1.0)
     """
     scaling = _read(scaling)
-    return _scaled(rotary_dim, _base(base, scaling), scaling, max_positions)
+    width = _rotary_width(rotary_dim, rotary_dim, scaling)
+    return _scaled(width, _base(base, scaling), scaling, max_positions)
+
+
+def _present(given, what):
+    """The entries that have a value, as a new dict."""
+    if not isinstance(given, Mapping) and given is not None:
+        raise RotaryError("invalid-config-value", f"{what} must be a dict, or None, not {given!r}")
+    return {key: value for key, value in (given or {}).items() if value is not None}
 
 
 def _read(scaling):
     """A scaling dict in the new spelling, its keys and type checked."""
-    scaling = {key: value for key, value in (scaling or {}).items() if value is not None}
+    scaling = _present(scaling, "scaling")
     kind = scaling.pop("type", "default")
     kind = scaling.setdefault("rope_type", kind)
-    if kind not in _METHODS:
+    if not isinstance(kind, str) or kind not in _METHODS:
         raise RotaryError("unknown-scaling-type", f"unknown scaling type {kind!r}: known are {', '.join(_METHODS)}")
     method = _METHODS[kind]
     for key in scaling:
@@ -361,23 +383,31 @@ def _read(scaling):
 
 def _base(base, scaling):
     """The base that counts, rope_theta if there is one."""
-    theta = scaling.get("rope_theta", base)
-    for value in (base, theta):
-        if not (isinstance(value, (int, float, np.number)) and 0 < value <= sys.float_info.max):
-            raise RotaryError("invalid-base", f"base must be a finite number above 0, not {value!r}")
+    given = (base, scaling.get("rope_theta", base))
+    base, theta = (_above_zero(value) for value in given)
+    if base is None or theta is None:
+        wrong = given[base is not None]
+        raise RotaryError("invalid-base", f"base must be a finite number above 0, not {wrong!r}")
     if base not in (DEFAULT_BASE, theta):
         raise RotaryError("invalid-base", f"base is {base}, but the scaling's rope_theta is {theta}: give one of them")
-    return float(theta)
+    return theta
 
 
 def _scaled(width, base, scaling, length):
     """Inverse frequencies and attention factor for a scaling dict that `_read` has checked."""
-    return _METHODS[scaling["rope_type"]].function(width, base, length, scaling)
+    try:
+        with np.errstate(all="ignore"):  # the caller names what isn't finite
+            return _METHODS[scaling["rope_type"]].function(width, base, length, scaling)
+    except RotaryError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # of numbers near the ends of what a float can be
+        raise RotaryError("invalid-scaling-value", f"the scaling {scaling!r} can't be computed: {error}") from error
 
 
 def _plain(width, base):
-    with np.errstate(over="ignore"):  # the caller names what isn't finite
-        return np.float64(base) ** (-np.arange(0, width, 2) / width)
+    if not math.isfinite(base):
+        raise OverflowError("the base becomes infinite")
+    return np.float64(base) ** (-np.arange(0, width, 2) / width)
 
 
 def _default(width, base, length, scaling):
@@ -406,7 +436,10 @@ def _yarn(width, base, length, scaling):
         return width * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     low, high = pair_of(fast), pair_of(slow)
-    if scaling.get("truncate", True):
+    truncate = scaling.get("truncate", True)
+    if not isinstance(truncate, (bool, np.bool)):
+        raise RotaryError("invalid-scaling-value", f"'truncate' must be True or False, not {truncate!r}")
+    if truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, width - 1)
     ramp = np.clip((np.arange(width // 2) - low) / (high - low if high != low else 0.001), 0, 1)
@@ -419,20 +452,31 @@ def _yarn_attention(factor, scaling):
     def grown(by):
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
-    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
-        return grown(_positive(scaling, "mscale")) / grown(_positive(scaling, "mscale_all_dim"))
-    return grown(1.0)
+    names = [name for name in ("mscale", "mscale_all_dim") if not _is_zero(scaling.get(name, 0))]  # 0 is none
+    scales = [_positive(scaling, name) for name in names]
+    return grown(scales[0]) / grown(scales[1]) if len(scales) == 2 else grown(1.0)
 
 
 def _longrope(width, base, length, scaling):
-    original = _original(scaling, length)
-    name = "long_factor" if length > original else "short_factor"
-    divisors = np.asarray(scaling[name], float)
-    if divisors.shape != (width // 2,) or not (np.isfinite(divisors) & (divisors > 0)).all():
-        raise RotaryError("invalid-scaling-value", f"{name!r} must be {width // 2} numbers above 0, one for each pair")
+    original, divisors = _original(scaling, length), {}
+    for name in ("short_factor", "long_factor"):
+        given = scaling[name]
+        found = [_above_zero(value) for value in given] if isinstance(given, (list, tuple, np.ndarray)) else []
+        if len(found) != width // 2 or None in found:
+            raise RotaryError(
+                "invalid-scaling-value", f"{name!r} must be {width // 2} numbers above 0, one for each pair"
+            )
+        divisors[name] = np.array(found)
     factor = _positive(scaling, "factor", _trained(scaling, length) / original)
-    attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
-    return _plain(width, base) / divisors, _positive(scaling, "attention_factor", attention)
+    if "attention_factor" in scaling:
+        attention = _positive(scaling, "attention_factor")
+    elif factor > 1 and original <= 1:
+        raise RotaryError(
+            "invalid-scaling-value", f"longrope needs an original_max_position_embeddings above 1, not {original}"
+        )
+    else:
+        attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return _plain(width, base) / divisors["long_factor" if length > original else "short_factor"], attention
 
 
 def _llama3(width, base, length, scaling):
@@ -463,18 +507,38 @@ _METHODS = {
 }
 
 
+def _above_zero(value):
+    """value as a float if it is a finite number above 0, otherwise None."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, (bool, np.timedelta64)):
+        return None
+    try:
+        value = float(value)
+    except OverflowError:
+        return None
+    return value if 0 < value <= sys.float_info.max else None
+
+
+def _is_zero(value):
+    return isinstance(value, (int, float, np.integer, np.floating)) and value == 0
+
+
 def _positive(scaling, key, default=None):
-    """A value that must be a finite number above 0."""
+    """A value that must be a finite number above 0, as a float."""
     value = scaling.get(key, default)
-    if not (isinstance(value, (int, float)) and 0 < value <= sys.float_info.max):
+    found = _above_zero(value)
+    if found is None:
         raise RotaryError("invalid-scaling-value", f"{key!r} must be a finite number above 0, not {value!r}")
-    return value
+    return found
 
 
-def _entry(config, key):
+def _size(config, key):
+    """A value that must be an integer above 0."""
     if key not in config:
         raise RotaryError("missing-config-key", f"a configuration needs {key!r}, and this one has none")
-    return config[key]
+    value = config[key]
+    if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)) or value < 1:
+        raise RotaryError("invalid-config-value", f"{key!r} must be an integer above 0, not {value!r}")
+    return int(value)
 
 
 def _trained(scaling, length):

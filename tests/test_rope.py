@@ -149,6 +149,25 @@ def test_sinusoids_keep_the_precision_and_the_gradient():
         assert found.value.code == code
 
 
+def test_sinusoids_at_far_positions():
+    x = np.zeros((2, 4))
+    for offset in (-(2**63), -3, 2**63 - 1, 2**64 - 3):
+        theta = np.array([1.0, 0.01])
+        expected = [[np.sin(m * theta), np.cos(m * theta)] for m in (float(offset), float(offset + 1))]
+        found = ng.add_sinusoidal_position(x, offset)
+        np.testing.assert_allclose(found, np.swapaxes(expected, 1, 2).reshape(2, 4), rtol=1e-12)
+    for offset, base, code in (
+        (10**30, 1e4, "position-offset-overflow"),
+        (2**64 - 2, 1e4, "position-offset-overflow"),
+        (-(2**63) - 1, 1e4, "position-offset-overflow"),
+        (0, np.array([1e4]), "invalid-base"),
+        (99, 5e-324, "non-finite-table-value"),
+    ):
+        with pytest.raises(ng.RotaryError) as found:
+            ng.add_sinusoidal_position(np.zeros((2, 40)), offset, base=base)
+        assert found.value.code == code
+
+
 @pytest.mark.parametrize("case", WORKED["table_limits"], ids=lambda c: f"{c['error']}-{c['max_positions']}-{c['base']}")
 def test_refused_tables_in_the_course_s_order_of_checks(case):
     def make():

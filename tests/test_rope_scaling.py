@@ -1,5 +1,6 @@
 """Scaling: every method's frequencies and attention factor, read from a checkpoint's keys in either spelling."""
 
+import copy
 import json
 import math
 
@@ -101,6 +102,62 @@ def test_from_config_names_a_key_that_is_missing(key):
     assert found.value.code == "missing-config-key"
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_attention_heads": 0}, "'num_attention_heads' must be an integer above 0, not 0"),
+        ({"hidden_size": "64"}, "'hidden_size' must be an integer above 0, not '64'"),
+        ({"head_dim": 16.0}, "'head_dim' must be an integer above 0, not 16.0"),
+        ({"max_position_embeddings": True}, "'max_position_embeddings' must be an integer"),
+        ({"rope_scaling": "linear"}, "rope_parameters or rope_scaling must be a dict, or None, not 'linear'"),
+    ],
+)
+def test_from_config_names_a_value_that_cannot_be(changes, words):
+    config = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 1024, **changes}
+    with pytest.raises(ng.RotaryError, match=words) as found:
+        ng.RotaryEmbedding.from_config(config, layout="half")
+    assert found.value.code == "invalid-config-value"
+
+
+def test_none_counts_as_absent():
+    config = {"head_dim": 8, "max_position_embeddings": 16, "rope_theta": 500.0, "hidden_size": None}
+    plain = ng.RotaryEmbedding.from_config(config, layout="half").inverse_frequencies
+    np.testing.assert_array_equal(plain, frequencies(8, 500.0)[0])
+    for scaling, divisor in (
+        ({"rope_type": "default", "rope_theta": None}, 1),
+        ({"type": "linear", "rope_type": None, "factor": 4.0, "rope_theta": None}, 4),
+    ):
+        rope = ng.RotaryEmbedding.from_config({**config, "rope_parameters": scaling}, layout="half")
+        np.testing.assert_array_equal(rope.inverse_frequencies, plain / divisor)
+
+
+def test_scalars_of_numpy_are_numbers():
+    expected = frequencies(4, 100.0, {"type": "linear", "factor": 2.0})[0]
+    for two in (np.float32(2), np.int64(2), np.float64(2), np.float16(2)):
+        found, _ = frequencies(np.int64(4), np.float32(100.0), {"type": "linear", "factor": two})
+        np.testing.assert_array_equal(found, expected)
+    given = {**LONGROPE, "long_factor": np.full(4, 2.0, np.float32), "original_max_position_embeddings": 2}
+    np.testing.assert_array_equal(
+        ng.RotaryEmbedding(8, 4, scaling=given).inverse_frequencies, frequencies(8, 1e4)[0] / 2
+    )
+
+
+def test_frequencies_are_of_whole_pairs():
+    with pytest.raises(ng.RotaryError, match="must be even, not 3") as found:
+        frequencies(3, 10.0)
+    assert found.value.code == "odd-feature-width"
+    with pytest.raises(TypeError, match="integer"):
+        frequencies(4.0, 10.0)
+
+
+def test_one_scale_of_attention_alone_changes_nothing():
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+    expected = frequencies(8, 1e4, yarn)[1]
+    for alone in ({"mscale": 0.5}, {"mscale_all_dim": 2}, {"mscale": 0.5, "mscale_all_dim": 0}):
+        assert frequencies(8, 1e4, {**yarn, **alone})[1] == expected
+    assert frequencies(8, 1e4, {**yarn, "mscale": 0.5, "mscale_all_dim": 2})[1] != expected
+
+
 @pytest.mark.parametrize("trained", [8, 16])
 def test_longrope_leaves_lengths_alone_unless_the_context_grows(trained):
     scaling = {**LONGROPE, "original_max_position_embeddings": 16, "max_position_embeddings": trained}
@@ -137,6 +194,22 @@ REFUSED = [
     ("invalid-scaling-value", {**LLAMA3, "high_freq_factor": 1.0}, "high_freq_factor 1.0 must exceed"),
     ("invalid-scaling-value", {**LONGROPE, "short_factor": [1.0] * 3}, "'short_factor' must be 4 numbers above 0"),
     ("invalid-scaling-value", {**LONGROPE, "short_factor": [1.0, 1.0, 1.0, 0.0]}, "'short_factor' must be 4 numbers"),
+    ("invalid-scaling-value", {**LONGROPE, "long_factor": ["a", 1.0, 1.0, 1.0]}, "'long_factor' must be 4 numbers"),
+    ("invalid-scaling-value", {**LONGROPE, "short_factor": ["2", 1.0, 1.0, 1.0]}, "'short_factor' must be 4 numbers"),
+    ("invalid-scaling-value", {**LONGROPE, "short_factor": [[1.0, 1.0], 1.0, 1.0, 1.0]}, "'short_factor' must be 4"),
+    ("invalid-scaling-value", {**LONGROPE, "short_factor": 1.0}, "'short_factor' must be 4 numbers"),
+    ("invalid-scaling-value", {**LONGROPE, "original_max_position_embeddings": 1, "max_position_embeddings": 8},
+     "above 1, not 1.0"),
+    ("invalid-scaling-value", {"type": "linear", "factor": True}, "'factor' must be .* not True"),
+    ("invalid-scaling-value", {"type": "linear", "factor": 10**400}, "'factor' must be a finite number"),
+    ("invalid-scaling-value", {"type": "yarn", "factor": 4.0, "truncate": "no"}, "'truncate' must be True or False"),
+    ("invalid-scaling-value", {"type": "yarn", "factor": 4.0, "mscale": "a"}, "'mscale' must be .* not 'a'"),
+    ("invalid-scaling-value", {"type": "yarn", "factor": 4.0, "mscale_all_dim": -1}, "'mscale_all_dim' must be"),
+    ("invalid-scaling-value", {"type": "yarn", "factor": 4.0, "beta_fast": 1e308}, "can't be computed"),
+    ("invalid-scaling-value", {"type": "dynamic", "factor": 1e308, "max_position_embeddings": 1}, "infinite"),
+    ("unknown-scaling-type", {"type": ["a"]}, r"unknown scaling type \['a'\]"),
+    ("invalid-config-value", "linear", "scaling must be a dict, or None, not 'linear'"),
+    ("invalid-base", {"rope_theta": "a"}, "base must be a finite number above 0, not 'a'"),
     ("invalid-base", {"rope_theta": -1.0}, "base must be a finite number above 0, not -1.0"),
     ("invalid-base", {"type": "yarn", "factor": 4.0, "rope_theta": 1.0}, "yarn needs a base other than 1"),
     ("rotary-width-mismatch", {"partial_rotary_factor": 1.5}, "rotary_dim 12 exceeds the 8 features"),
@@ -146,7 +219,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("code", "scaling", "message"), REFUSED)
 def test_what_is_not_understood_is_refused_by_name(code, scaling, message):
-    kept = dict(scaling)
+    kept = copy.deepcopy(scaling)
     with pytest.raises(ng.RotaryError, match=message) as found:
         ng.RotaryEmbedding(8, 4, scaling=scaling)
     assert found.value.code == code
