@@ -7,6 +7,9 @@ says what to do: nothing leaves the tape silently.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -144,7 +147,10 @@ def nondifferentiable(*functions: Any) -> None:
 
 
 def _dispatch(key: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    if kwargs.pop("out", None) is not None:
+    out = kwargs.pop("out", None)
+    if out is None and len(args) > 1 and key is function and type(key) is not np.ufunc:  # NumPy names a ufunc's out
+        out = next(iter(args[_out_place(key) :]), None)
+    if out is not None:
         raise TypeError(f"{_name(key)} with out= would write behind the tape's back (x += y does too): use its result")
     implementation = REGISTRY.get(key)
     if implementation is not None:
@@ -159,6 +165,17 @@ def _dispatch(key: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         f"npgrad has no rule for {_name(key)}: write it in terms of functions that have one, register a rule with "
         "ng.primitive, or pass x.value if its result is meant as a constant"
     )
+
+
+@functools.cache
+def _out_place(function: Callable) -> int:
+    """Where among the positional arguments NumPy's function takes its `out`; beyond them if it doesn't."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # NumPy 2.0's np.dot and np.concatenate tell none, what stands for them here does
+        signature = inspect.signature(REGISTRY.get(function, _dispatch))
+    names = [p.name for p in signature.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    return names.index("out") if "out" in names else sys.maxsize
 
 
 def _name(key: Any) -> str:

@@ -2,11 +2,13 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
 import npgrad as ng
+from npgrad.variable import NONDIFFERENTIABLE, REGISTRY, _out_place
 
 
 @pytest.fixture
@@ -78,6 +80,47 @@ def test_writing_is_refused(x):
     with pytest.raises(TypeError, match="behind the tape's back"):
         np.sum(x, out=np.ones(()))
     np.testing.assert_array_equal(a, 1.0)
+
+
+POSITIONAL_OUT = [
+    lambda x, a, o: np.dot(x, a, o), lambda x, a, o: x.dot(a, o), lambda x, a, o: np.dot(a, a, x),
+    lambda x, a, o: np.take(x, [0, 1], 0, o), lambda x, a, o: x.take([0, 1], 0, o),
+    lambda x, a, o: np.compress([1, 1], x, 0, o), lambda x, a, o: np.trace(x, 0, 0, 1, None, o),
+    lambda x, a, o: np.outer(x, [1, 2], o), lambda x, a, o: np.concatenate([x], 0, o),
+    lambda x, a, o: np.stack([x[0], x[1]], 0, o), lambda x, a, o: np.sum(x, None, None, o),
+    lambda x, a, o: x.sum(None, None, o), lambda x, a, o: np.sum(a, 0, None, x), lambda x, a, o: x.mean(0, None, o),
+    lambda x, a, o: np.max(x, 0, o), lambda x, a, o: np.round(x, 1, o), lambda x, a, o: x.round(1, o),
+    lambda x, a, o: np.argmax(x, 0, o), lambda x, a, o: np.isposinf(x, o), lambda x, a, o: np.fix(x, o),
+    lambda x, a, o: x.clip(0, 1, o), lambda x, a, o: np.choose([[0, 0], [0, 0]], [x, x], o),
+    lambda x, a, o: np.percentile(x, 5, 0, o), lambda x, a, o: np.exp(x, o), lambda x, a, o: np.matmul(a, a, x),
+    lambda x, a, o: np.add.reduce(x, 0, None, o), lambda x, a, o: np.nancumsum(x, 0, None, o),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", POSITIONAL_OUT)
+def test_an_out_without_its_name_is_refused_before_anything_is_written(call):
+    a, o = np.array([[1.0, 2.0], [3.0, 4.0]]), np.full((2, 2), 7.0)
+    x = ng.Tape().variable(a.copy())
+    with pytest.raises(TypeError, match="out= would write behind the tape's back"):
+        call(x, a, o)
+    np.testing.assert_array_equal(o, 7.0)
+    np.testing.assert_array_equal(x.value, a)
+
+
+def test_every_function_with_an_out_refuses_it_by_position():
+    checked = 0
+    for function in {*REGISTRY, *NONDIFFERENTIABLE}:
+        place = sys.maxsize if isinstance(function, (tuple, np.ufunc)) else _out_place(function)
+        if place < 10:
+            x = ng.Tape().variable([[1.0, 2.0], [3.0, 4.0]])
+            with pytest.raises(TypeError, match="out= would write behind the tape's back"):
+                function(*[x] * place, np.empty((2, 2)))
+            checked += 1
+    assert checked > 35
+
+
+def test_none_as_a_positional_out_is_no_out(x):
+    assert np.sum(x, None, None, None).shape == x.sum(None, None, None).shape == ()
 
 
 def test_in_place_operators_on_a_variable_make_a_new_one(x):

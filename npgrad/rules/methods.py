@@ -89,7 +89,7 @@ def _method(function):
     implementation = REGISTRY.get(function)
 
     def method(self, *args, **kwargs):
-        if implementation is None or "out" in kwargs:
+        if implementation is None or "out" in kwargs or len(args) > 1:  # one of them may be `out`
             return function(self, *args, **kwargs)
         return implementation(self, *args, **kwargs)
 

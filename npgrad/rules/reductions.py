@@ -3,7 +3,7 @@
 A reduction's pullback gives the cotangent back its lost axes and spreads it over them. Conventions: max and min split
 evenly among ties (a tie with `initial` counts as one), and give nothing where the result is NaN; std of equal numbers
 has slope 0; prod and cumprod are exact with any number of zeros, since their pullbacks multiply and never divide.
-`out=` is refused, and so is a `dtype` that is not of floats (the result could not be differentiated).
+A `dtype` that is not of floats is refused (the result could not be differentiated).
 """
 
 from __future__ import annotations
@@ -19,12 +19,6 @@ from .elementwise import keep
 from .shaping import astype
 
 _unset = np._NoValue
-
-
-def refuse_out(out):
-    """TypeError for an `out` that was given."""
-    if out is not None:
-        raise TypeError("out= would write behind the tape's back: leave it out and use the result")
 
 
 def as_array(x):
@@ -79,7 +73,6 @@ def last_axis(x, axis):
 
 
 def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False, initial=0, where=True):
-    refuse_out(out_)
     shape, kept = x.shape, kept_shape(x.shape, axis)
     if where is True:
         return lambda g: spread(g, kept, shape)
@@ -87,7 +80,6 @@ def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False, initial=0, wh
 
 
 def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False, where=True):
-    refuse_out(out_)
     shape, kept = x.shape, kept_shape(x.shape, axis)
     if where is True:
         n = count(shape, axis)
@@ -141,7 +133,6 @@ def _moment(whole, finish):
     """np.var and np.std: `whole` is the primitive, `finish` makes the result of the mean square."""
 
     def moment(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None, correction=None):
-        refuse_out(out)
         ddof = ddof if correction is None else correction
         a = in_dtype(a, dtype)
         if where is True and mean is None:
@@ -164,7 +155,6 @@ implements(np.std)(_moment(deviation, root))
 
 
 def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, where=True):
-    refuse_out(out_)
     kept = kept_shape(x.shape, axis)
     ties = x == np.reshape(out, kept)
     if where is not True:
@@ -182,7 +172,6 @@ for _function in (np.max, np.amax, np.min, np.amin):
 
 @implements(np.ptp)
 def _ptp(a, axis=None, out=None, keepdims=False):
-    refuse_out(out)
     return np.max(a, axis=axis, keepdims=keepdims) - np.min(a, axis=axis, keepdims=keepdims)
 
 
@@ -194,7 +183,6 @@ def _reverse(x):
 
 
 def _cumsum(out, x, axis=None, dtype=None, out_=None):
-    refuse_out(out_)
     shape = x.shape
     if axis is None:
         return lambda g: np.reshape(np.cumsum(g[::-1])[::-1], shape)
@@ -257,7 +245,6 @@ def _product(out, x):
 
 @implements(np.prod)
 def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
-    refuse_out(out)
     a = in_dtype(a, dtype)
     a = a if where is True else np.where(where, a, 1)
     a, kept = last_axis(a, axis)
@@ -269,7 +256,6 @@ def _prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=_unset, wh
 
 @implements(np.cumprod)
 def _cumprod(a, axis=None, dtype=None, out=None):
-    refuse_out(out)
     a = in_dtype(a, dtype)
     if axis is None:
         return running_product(np.reshape(a, (-1,)))
@@ -280,7 +266,6 @@ def _cumulative(running, first):
     """np.cumulative_sum and np.cumulative_prod: optionally with the empty sum or product in front."""
 
     def cumulative(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-        refuse_out(out)
         if axis is None:
             if x.ndim != 1:
                 raise ValueError(f"an array of {x.ndim} dimensions needs an axis to run along")
@@ -305,7 +290,6 @@ if hasattr(np, "cumulative_sum"):  # NumPy 2.1
 
 def _reduce(function):
     def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=_unset, where=True):
-        refuse_out(out)
         array = in_dtype(array, dtype)
         keywords = {} if initial is _unset else {"initial": initial}
         if where is not True:
@@ -377,7 +361,6 @@ for _ufunc, _function in {
 
 def _accumulate(function):
     def accumulate(array, axis=0, dtype=None, out=None):
-        refuse_out(out)
         return function(in_dtype(array, dtype), axis=axis)
 
     return accumulate

@@ -13,7 +13,7 @@ import numpy as np
 from ..primitive import primitive
 from ..variable import implements, nondifferentiable, strip
 from .indexing import scatter
-from .reductions import last_axis, refuse_out
+from .reductions import last_axis
 
 # Sorting.
 
@@ -96,8 +96,7 @@ def _positions(x, q, method, skip_nan):
 def _implement_quantile(function, method, skip_nan):
     """A NumPy function of x and q over an axis; `method` given by the caller, or None where the function has none."""
 
-    def run(a, q, axis, out, keepdims, method, call):
-        refuse_out(out)
+    def run(a, q, axis, keepdims, method, call):
         x, kept = last_axis(a, axis)
         result = quantile(x, call, _positions(strip(x), q, method, skip_nan))
         return np.reshape(result, np.shape(q) + kept) if keepdims else result
@@ -106,7 +105,7 @@ def _implement_quantile(function, method, skip_nan):
 
         @implements(function)
         def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-            return run(a, 0.5, axis, out, keepdims, "linear", lambda x: function(x, axis=-1))
+            return run(a, 0.5, axis, keepdims, "linear", lambda x: function(x, axis=-1))
 
     else:
         scale = 100 if "percentile" in function.__name__ else 1
@@ -116,7 +115,7 @@ def _implement_quantile(function, method, skip_nan):
             if weights is not None:
                 raise TypeError(f"np.{function.__name__} with weights= can't be differentiated")
             fractions = np.true_divide(q, scale)
-            return run(a, fractions, axis, out, keepdims, method, lambda x: function(x, q, axis=-1, method=method))
+            return run(a, fractions, axis, keepdims, method, lambda x: function(x, q, axis=-1, method=method))
 
 
 _implement_quantile(np.median, None, False)
@@ -143,7 +142,6 @@ def _select(condlist, choicelist, default=0):
 
 @implements(np.choose)
 def _choose(a, choices, out=None, mode="raise"):
-    refuse_out(out)
     a, n = np.asarray(strip(a)), len(choices)
     if mode == "raise" and a.size and not 0 <= np.min(a) <= np.max(a) < n:
         raise ValueError(f"np.choose among {n} arrays got indices from {np.min(a)} to {np.max(a)}: they start at 0")

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, strip
-from .reductions import as_array, count, in_dtype, refuse_out
+from .reductions import as_array, count, in_dtype
 from .shaping import astype
 
 # Means and covariances.
@@ -90,7 +90,6 @@ def _without_nan(function, replacement):
     """A NumPy function of the array with every NaN replaced."""
 
     def skipping(a, axis=None, dtype=None, out=None, **keywords):
-        refuse_out(out)
         keywords = keywords if dtype is None else {**keywords, "dtype": dtype}
         return function(np.where(np.isnan(a), replacement, a), axis=axis, **keywords)
 
@@ -107,7 +106,6 @@ def _nan_moment(function):
     """nanmean, nanvar, nanstd: the function of what is not NaN, which replaced is kept out of the arithmetic."""
 
     def moment(a, axis=None, dtype=None, out=None, *args, where=True, **keywords):
-        refuse_out(out)
         known = ~np.isnan(a) & where
         return function(np.where(known, a, 0), axis, dtype, None, *args, where=known, **keywords)
 
@@ -121,7 +119,6 @@ implements(np.nanstd)(_nan_moment(np.std))
 
 def _nan_extremum(ufunc):
     def extremum(a, axis=None, out=None, keepdims=False, **keywords):
-        refuse_out(out)
         result = ufunc.reduce(a, axis=axis, keepdims=keepdims, **keywords)
         if np.any(np.isnan(result)):
             warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
