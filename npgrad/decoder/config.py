@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import RotaryError
 from ..rope import DEFAULT_BASE, RotaryEmbedding, frequencies
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+FEWEST_ROWS = 64  # of a table of rotations
 LARGEST = {"num_hidden_layers": 10_000, "head_dim": 65_536}  # a config must not make its reader take memory
 
 
@@ -26,7 +26,7 @@ class Config:
     """The sizes and settings of a decoder.
 
     num_key_value_heads is num_attention_heads, and head_dim is hidden_size / num_attention_heads, unless given.
-    rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes. attention_bias puts a bias on all four
+    rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes; a rope_theta in it becomes the config's. attention_bias puts a bias on all four
     projections of Llama's attention; model_type "qwen2" has them on queries, keys and values, and no choice.
     ValueError, with the reason, for what is inconsistent or unknown.
 
@@ -55,6 +55,7 @@ class Config:
         if self.model_type not in ARCHITECTURES:
             raise ValueError(f"unknown architecture {self.model_type!r}: known are {', '.join(ARCHITECTURES)}")
         for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
             _check(field, getattr(self, field.name))
         if self.num_key_value_heads is None:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
@@ -70,11 +71,8 @@ class Config:
                 f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
                 f"{self.num_key_value_heads}: each key/value head serves the same number of query heads"
             )
-        object.__setattr__(self, "rope_scaling", dict(self.rope_scaling) if self.rope_scaling else None)
-        if (self.rope_scaling or {}).get("partial_rotary_factor", 1.0) != 1.0:
-            raise ValueError("partial_rotary_factor: a decoder of this shape rotates whole heads")
         _check(next(f for f in dataclasses.fields(self) if f.name == "head_dim"), self.head_dim)
-        self._check_rotary()
+        self._settle_rotary()
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Config:
@@ -98,9 +96,9 @@ class Config:
         scaling = given.get("rope_parameters") or given.get("rope_scaling") or {}
         if not isinstance(scaling, Mapping):
             raise ValueError(f"rope_parameters, or rope_scaling, must be an object, not {scaling!r}")
-        scaling = dict(scaling)
-        kept["rope_theta"] = scaling.pop("rope_theta", given.get("rope_theta") or DEFAULT_BASE)
-        kept["rope_scaling"] = None if scaling.get("rope_type", scaling.get("type")) in (None, "default") else scaling
+        outside = {key: given[key] for key in ("original_max_position_embeddings",) if given.get(key) is not None}
+        kept["rope_scaling"] = scaling = {**outside, **{k: v for k, v in scaling.items() if v is not None}}
+        kept["rope_theta"] = scaling.pop("rope_theta", kept.get("rope_theta", DEFAULT_BASE))
         missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in kept]
         if missing:
             raise ValueError(f"the config has no {', '.join(missing)}")
@@ -120,44 +118,69 @@ class Config:
         """Whether attention's output projection has a bias."""
         return self.attention_bias and self.model_type == "llama"
 
-    def _check_rotary(self) -> None:
-        """What is wrong with head_dim, rope_theta or rope_scaling, without making tables."""
-        scaling, capacity = self._scaling(), self.max_position_embeddings
-        try:
-            with np.errstate(all="ignore"):
-                RotaryEmbedding(self.head_dim, 1, scaling=scaling)
-                theta, factor = frequencies(self.head_dim, DEFAULT_BASE, scaling, max_positions=capacity)
-                finite = np.isfinite(theta * capacity * factor).all()
-        except RotaryError:
-            raise
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise ValueError(f"rope_scaling {self.rope_scaling!r} can't be used: {error}") from error
+    def _settle_rotary(self) -> None:
+        """Bring rope_theta and rope_scaling to one spelling, and refuse what is wrong with them; no table is made."""
+        given = dict(self.rope_scaling or {})
+        kind = given.pop("type", "default")
+        kind = given.pop("rope_type", kind)
+        if given.pop("partial_rotary_factor", 1.0) != 1.0:
+            raise ValueError("partial_rotary_factor: a decoder of this shape rotates whole heads")
+        capacity = self.max_position_embeddings
+        if given.pop("max_position_embeddings", capacity) != capacity:
+            raise ValueError(f"rope_scaling has another max_position_embeddings than the config, which has {capacity}")
+        theta = given.pop("rope_theta", self.rope_theta)
+        if self.rope_theta not in (DEFAULT_BASE, theta):
+            raise ValueError(f"rope_theta is {self.rope_theta}, but rope_scaling has {theta}: give one of them")
+        object.__setattr__(self, "rope_theta", theta)
+        object.__setattr__(self, "rope_scaling", {"rope_type": kind, **given})
+        theta, factor = frequencies(self.head_dim, DEFAULT_BASE, self._scaling(), max_positions=capacity)
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(theta * capacity * factor).all()
         if not finite:
             raise ValueError(f"rope_theta {self.rope_theta} and the rope_scaling give angles that are not finite")
+        if kind == "default":
+            object.__setattr__(self, "rope_scaling", None)
 
     def _scaling(self) -> dict[str, Any]:
-        return {
-            "rope_theta": self.rope_theta,
-            "max_position_embeddings": self.max_position_embeddings,
-            **(self.rope_scaling or {}),
-        }
+        sizes = {"rope_theta": self.rope_theta, "max_position_embeddings": self.max_position_embeddings}
+        return {**sizes, **(self.rope_scaling or {})}
 
     def rotary(self, length: int) -> RotaryEmbedding:
         """The rotations, for sequences of up to `length` tokens: "longrope" has others for short ones.
 
-        Where a cache is used, `length` is its capacity, so that all its keys are rotated alike.
+        The table has rows for these positions and a few more, up to max_position_embeddings. Where a cache is used,
+        `length` is its capacity, so that all its keys are rotated alike.
         """
-        scaling = self._scaling()
-        capacity = self.max_position_embeddings
-        if scaling.get("rope_type", scaling.get("type")) == "longrope":
-            original = scaling.get("original_max_position_embeddings", capacity)
+        scaling, capacity = self._scaling(), self.max_position_embeddings
+        if scaling.get("rope_type") == "longrope":
+            original = int(scaling.get("original_max_position_embeddings", capacity))
             capacity = original if length <= original else capacity
-        return _rotary(self.head_dim, capacity, json.dumps(scaling))
+        rows = max(FEWEST_ROWS, 1 << max(length - 1, 0).bit_length())  # a sequence that grows needs a new table seldom
+        return _rotary(self.head_dim, min(rows, capacity), json.dumps(scaling))
 
 
-@functools.lru_cache(maxsize=16)
-def _rotary(dim: int, capacity: int, scaling: str) -> RotaryEmbedding:
-    return RotaryEmbedding(dim, capacity, scaling=json.loads(scaling))
+@functools.lru_cache(maxsize=4)
+def _rotary(dim: int, rows: int, scaling: str) -> RotaryEmbedding:
+    return RotaryEmbedding(dim, rows, scaling=json.loads(scaling))
+
+
+def as_float_dtype(dtype: Any) -> np.dtype:
+    """The dtype; TypeError unless it is one of real floating-point numbers."""
+    found = np.dtype(dtype)
+    if found.kind != "f":
+        raise TypeError(f"a decoder computes with floating-point numbers, such as float32, not {found}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The value with NumPy's scalars and arrays as Python's, and without entries of a dict that are None."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def _check(field: dataclasses.Field, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from oracle import DATA
 
@@ -44,6 +45,60 @@ def test_both_spellings_of_scaling():
     assert (plain.rotary(1).inverse_frequencies != old_config.rotary(1).inverse_frequencies).any()
 
 
+def test_none_counts_as_absent():
+    given = {**SIZES, "model_type": "llama", "rope_theta": 5e5}
+    plain = decoder.Config.from_dict({**given, "rope_parameters": {"rope_type": "default", "rope_theta": None}})
+    assert plain == decoder.Config(**SIZES, rope_theta=5e5)
+    linear = {"type": "linear", "rope_type": None, "factor": 4.0}
+    for config in (
+        decoder.Config.from_dict({**given, "rope_scaling": linear}),
+        decoder.Config(**SIZES, rope_theta=5e5, rope_scaling=linear),
+        decoder.Config(**SIZES, rope_scaling={**linear, "rope_theta": 5e5}),
+    ):
+        assert config.rope_theta == 5e5
+        np.testing.assert_array_equal(config.rotary(1).inverse_frequencies, plain.rotary(1).inverse_frequencies / 4)
+
+
+def test_the_length_before_scaling_may_stand_outside():
+    scaling = {"type": "longrope", "short_factor": [1.0, 1.0], "long_factor": [2.0, 4.0]}
+    config = decoder.Config.from_dict(
+        {**SIZES, "model_type": "llama", "rope_scaling": scaling, "original_max_position_embeddings": 8}
+    )
+    np.testing.assert_array_equal(config.rotary(8).inverse_frequencies, [2, 4] * config.rotary(9).inverse_frequencies)
+
+
+def test_numbers_of_numpy_become_python_s():
+    config = decoder.Config(
+        **{name: np.int64(size) for name, size in SIZES.items()}, rope_theta=np.float32(500),
+        tie_word_embeddings=np.True_, eos_token_id=np.array([1, 2]),
+        rope_scaling={"rope_type": "linear", "factor": np.float32(2)},
+    )  # fmt: skip
+    assert config == decoder.Config(
+        **SIZES, rope_theta=500.0, tie_word_embeddings=True, eos_token_id=[1, 2],
+        rope_scaling={"rope_type": "linear", "factor": 2.0},
+    )  # fmt: skip
+    assert type(config.vocab_size) is int
+    assert decoder.Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    config.rotary(3)
+
+
+def test_tables_reach_no_further_than_they_are_used():
+    config = decoder.Config(**{**SIZES, "head_dim": 128, "max_position_embeddings": 131_072})
+    assert config.rotary(100).max_positions == 128
+    assert config.rotary(129).max_positions == 256
+    assert config.rotary(65).cosines is config.rotary(128).cosines
+    small = decoder.Config(**SIZES, max_position_embeddings=100)
+    assert small.rotary(3).max_positions == 64
+    assert small.rotary(99).max_positions == small.rotary(10**9).max_positions == 100
+    np.testing.assert_array_equal(small.rotary(3).sines, small.rotary(100).sines[:64])
+
+
+@pytest.mark.parametrize("scaling", [{"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0}])
+def test_frequencies_are_those_of_max_position_embeddings_whatever_the_length(scaling):
+    config = decoder.Config(**SIZES, rope_scaling=scaling, max_position_embeddings=512)
+    np.testing.assert_array_equal(config.rotary(1).inverse_frequencies, config.rotary(512).inverse_frequencies)
+
+
 def test_an_architecture_may_be_named_instead_of_the_model_type():
     given = {**SIZES, "architectures": ["Qwen2ForCausalLM"]}
     assert decoder.Config.from_dict(given).model_type == "qwen2"
@@ -65,6 +120,11 @@ def test_an_architecture_may_be_named_instead_of_the_model_type():
         ({"rope_scaling": "yarn"}, "rope_scaling must be a dict"),
         ({"rope_scaling": {"rope_type": "guess"}}, "unknown scaling type 'guess'"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}}, "whole heads"),
+        ({"rope_scaling": {"partial_rotary_factor": 0.5}}, "whole heads"),
+        ({"rope_scaling": {"factor": 2.0}}, "unknown key 'factor' for scaling type 'default'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0, "max_position_embeddings": 9}}, "another max_pos"),
+        ({"rope_theta": 100.0, "rope_scaling": {"rope_theta": 500.0}}, "rope_theta is 100.0, but rope_scaling has 500"),
+        ({"vocab_size": np.array([9])}, "vocab_size must be an integer"),
         ({"model_type": "gpt2"}, "unknown architecture 'gpt2': known are llama, qwen2"),
     ],
 )
@@ -86,6 +146,8 @@ def test_what_does_not_fit_is_refused_with_the_reason(changes, words):
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"vocab_size": None, "hidden_size": None}, "the config has no vocab_size, hidden_size"),
         ({"rope_parameters": [1]}, "must be an object"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "whole heads"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 2.0}}}, "unknown key 'full_attention'"),
     ],
 )
 def test_dictionaries_that_describe_another_model(changes, words):
