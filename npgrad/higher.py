@@ -137,8 +137,13 @@ def _stacked(parts: list, y: Any, v: Any, shape: tuple) -> Any:
 # Checkpointing.
 
 
-@fused(lambda run, *leaves: run(*leaves))
 def checkpointed(run: Any, *leaves: Any) -> Any:
+    """run(*leaves), as its record is called."""
+    return run(*leaves)
+
+
+@fused(checkpointed)
+def _checkpointed(run: Any, *leaves: Any) -> Any:
     """run(*leaves) without a record of what happens inside; the pullback runs it again, on a tape of its own."""
 
     def pullback(g: Any) -> tuple:
@@ -187,7 +192,7 @@ def checkpoint(f: Callable) -> Callable:
                 raise TypeError(f"{getattr(f, '__name__', 'the function')} under checkpoint returned no float array")
             return floats[0] if len(floats) == 1 else np.concatenate(floats)
 
-        packed = checkpointed(run, *(given[i] for i in places))
+        packed = _checkpointed(run, *(given[i] for i in places))
         return _unpacked(packed, results[0])
 
     return run_again
