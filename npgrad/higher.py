@@ -44,7 +44,7 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0) -> Callable:
         rows = iter((_columns if by_columns else _rows)(tape, outputs, inputs))
 
         def leaf(y: Any) -> Any:
-            blocks = iter(next(rows) if _is_on(tape, y) else [np.zeros(np.shape(y) + v.shape) for v in inputs])
+            blocks = iter(next(rows) if _is_on(tape, y) else [_zeros(y, v) for v in inputs])
             return trees.map(lambda _: next(blocks), watched)
 
         return trees.map(leaf, out)
@@ -87,6 +87,12 @@ def hvp(f: Callable, args: Sequence[Any], vectors: Sequence[Any]) -> tuple:
     _, pullback = vjp(gradient, *(args[i] for i in chosen))
     found = iter(pullback(tuple(vectors[i] for i in chosen)))
     return tuple(None if v is None else next(found) for v in vectors)
+
+
+def _zeros(y: Any, v: Any) -> np.ndarray:
+    """The Jacobian of a constant: in its dtype if that is of floats, else in the input's."""
+    dtype = getattr(y, "dtype", v.dtype)
+    return np.zeros(np.shape(y) + v.shape, dtype if dtype.kind == "f" else v.dtype)
 
 
 def _units(arrays: list) -> Iterator[tuple[int, list]]:

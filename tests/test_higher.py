@@ -166,3 +166,14 @@ def test_checkpoint_refuses_variables_from_outside_and_results_without_floats():
     with pytest.raises(TypeError, match="no float array"):
         ng.checkpoint(lambda x: 3)(x)
     np.testing.assert_array_equal(ng.checkpoint(lambda x: x + 1)(X), X + 1)
+
+
+def test_derivatives_of_constants_have_the_precision_of_the_rest():
+    x = np.ones(2, np.float32)
+    assert ng.hessian(lambda x: np.sum(3 * x))(x).dtype == np.float32
+    for constant in (np.ones(3, np.float32), np.arange(3), 2.0, [1.0]):
+        got = ng.jacobian(lambda x, c=constant: c)(x)
+        got = got[0] if isinstance(got, list) else got
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, np.zeros((*np.shape(constant)[: got.ndim - 1], 2)))
+    assert ng.jacobian(lambda x: np.ones(3))(x).dtype == np.float64

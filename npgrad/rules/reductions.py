@@ -123,10 +123,10 @@ def _deviation(out, x, axis, ddof, keepdims):
     return pullback
 
 
-def root(x):
-    """The square root, with slope 0 at 0."""
-    zero = x == 0
-    return np.where(zero, 0, np.sqrt(np.where(zero, 1, x))) if np.any(zero) else np.sqrt(x)
+def root(square, size):
+    """The root of a mean square of numbers of that size: with slope 0 where it is 0, but for their mean's rounding."""
+    zero = strip(square) <= (4 * np.finfo(square.dtype).eps * size) ** 2
+    return np.where(zero, np.sqrt(np.where(zero, strip(square), 0)), np.sqrt(np.where(zero, 1, square)))
 
 
 def _moment(whole, finish):
@@ -134,20 +134,22 @@ def _moment(whole, finish):
 
     def moment(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None, correction=None):
         ddof = ddof if correction is None else correction
-        a = in_dtype(a, dtype)
+        a = in_dtype(as_array(a), dtype)
         if where is True and mean is None:
             return whole(a, axis, ddof, keepdims)
         where = np.broadcast_to(where, a.shape)
         if mean is None:
             mean = np.mean(a, axis=axis, keepdims=True, where=where)
-        n = np.sum(where, axis=axis, keepdims=keepdims, dtype=a.dtype) - ddof
-        square = np.sum(np.square(a - mean), axis=axis, keepdims=keepdims, where=where)
-        return finish(square / np.maximum(n, 0))
+        n = np.sum(where, axis=axis, keepdims=True, dtype=np.result_type(a.dtype, np.float32)) - ddof
+        square = np.sum(np.square(a - mean), axis=axis, keepdims=True, where=where)
+        size = np.max(np.abs(strip(a)), axis=axis, keepdims=True, where=where, initial=0)
+        result = finish(square / np.maximum(n, 0).astype(square.dtype), size)
+        return result if keepdims else np.squeeze(result, axis)
 
     return moment
 
 
-implements(np.var)(_moment(variance, lambda x: x))
+implements(np.var)(_moment(variance, lambda square, size: square))
 implements(np.std)(_moment(deviation, root))
 
 

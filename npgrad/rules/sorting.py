@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..primitive import primitive
-from ..variable import implements, nondifferentiable, strip
+from ..variable import Variable, implements, nondifferentiable, strip
 from .indexing import scatter
-from .reductions import last_axis
+from .reductions import as_array, last_axis
 
 # Sorting.
 
@@ -53,6 +53,7 @@ def _partition(a, kth, axis=-1, kind="introselect", order=None):
 
 @implements(np.take_along_axis)
 def _take_along_axis(arr, indices, axis=-1):
+    arr, indices = as_array(arr), as_array(indices)
     if axis is None:
         return np.ravel(arr)[indices]
     axis = np.lib.array_utils.normalize_axis_index(axis, arr.ndim)
@@ -97,7 +98,9 @@ def _implement_quantile(function, method, skip_nan):
     """A NumPy function of x and q over an axis; `method` given by the caller, or None where the function has none."""
 
     def run(a, q, axis, keepdims, method, call):
-        x, kept = last_axis(a, axis)
+        if type(q) is Variable:
+            raise TypeError(f"np.{function.__name__} can't be differentiated with respect to q: pass q.value")
+        x, kept = last_axis(as_array(a), tuple(axis) if type(axis) is list else axis)
         result = quantile(x, call, _positions(strip(x), q, method, skip_nan))
         return np.reshape(result, np.shape(q) + kept) if keepdims else result
 
@@ -114,7 +117,7 @@ def _implement_quantile(function, method, skip_nan):
         def quantiles(a, q, axis=None, out=None, overwrite_input=False, method=method, keepdims=False, *, weights=None):
             if weights is not None:
                 raise TypeError(f"np.{function.__name__} with weights= can't be differentiated")
-            fractions = np.true_divide(q, scale)
+            fractions = q if type(q) is Variable else np.true_divide(q, scale)
             return run(a, fractions, axis, keepdims, method, lambda x: function(x, q, axis=-1, method=method))
 
 

@@ -45,6 +45,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
         x = np.concatenate([x, _observations(y, rowvar)], axis=0)
     x = in_dtype(x, np.result_type(x.dtype, float) if dtype is None else dtype)
     ddof = int(not bias) if ddof is None else ddof
+    fweights, aweights = (None if w is None else as_array(w) for w in (fweights, aweights))
     weights = _observation_weights(fweights, aweights)
     if weights is None:
         freedom, centred = x.shape[1] - ddof, x - np.mean(x, axis=1, keepdims=True)
@@ -60,6 +61,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
 
 
 def _observations(m, rowvar):
+    m = as_array(m)
     if np.ndim(m) > 2:
         raise ValueError(f"np.cov takes arrays of 1 or 2 dimensions, not {np.ndim(m)}")
     if np.ndim(m) < 2:
@@ -142,6 +144,7 @@ def _along(x, axis, start, stop=None):
 def _diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
     if n < 0:
         raise ValueError(f"np.diff takes n differences, n = {n} must be 0 or more")
+    a = as_array(a)
     parts = [as_array(end) for end in (prepend, a, append) if end is not np._NoValue]
     if n and len(parts) > 1:
         one = list(a.shape)
@@ -175,6 +178,8 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
 
 @implements(np.gradient)
 def _gradient(f, *varargs, axis=None, edge_order=1):
+    f = as_array(f)
+    f = f.astype(float) if f.dtype.kind in "iub" else f
     axes = tuple(range(f.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, f.ndim)
     spacings = varargs or (1.0,)
     spacings = spacings * len(axes) if len(spacings) == 1 else spacings
@@ -299,7 +304,7 @@ binned.defvjp(None, lambda out, x, weights, minlength: lambda g: g[x])
 
 @implements(np.linspace)
 def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    start, stop = map(as_array, (start, stop))
+    start, stop = (end if isinstance(end, (int, float)) else as_array(end) for end in (start, stop))
     pieces = num - 1 if endpoint else num
     step = (stop - start) / pieces if pieces > 0 else (stop - start) * np.nan
     places = np.reshape(np.arange(num, dtype=step.dtype), (-1,) + (1,) * step.ndim) / max(pieces, 1)

@@ -213,3 +213,18 @@ def test_any_axes(data):
     h = 1e-6
     ends = [f(x + s * h * direction, axis=axis, keepdims=keepdims) for s in (1, -1)]
     np.testing.assert_allclose(got, np.sum(g * (ends[0] - ends[1])) / (2 * h), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("n", [3, 7, 10])
+@pytest.mark.parametrize("keywords", [{"where": True}, {"mean": 0.1}, {"mean": 0.1, "where": True}, {}])
+def test_std_of_equal_numbers_has_slope_0_whatever_the_mean_is_rounded_to(n, keywords):
+    x = np.full((2, n), 0.1)
+    keywords = dict(keywords)
+    if "where" in keywords:
+        keywords["where"] = np.ones((2, n), bool)
+    if "mean" in keywords:
+        keywords["mean"] = np.full((2, 1), np.nextafter(0.1, 1))
+    for keepdims in (False, True):
+        y, pullback = ng.vjp(lambda v: np.std(v, axis=1, keepdims=keepdims, **keywords), x)
+        np.testing.assert_array_equal(y, np.std(x, axis=1, keepdims=keepdims, **keywords))
+        np.testing.assert_array_equal(pullback(np.ones(y.shape))[0], 0)

@@ -147,3 +147,15 @@ def test_overwrite_input_leaves_the_input_alone():
     x = np.array([3.0, 1.0, 2.0])
     np.median(ng.Tape().variable(x), overwrite_input=True)
     np.testing.assert_array_equal(x, [3, 1, 2])
+
+
+@pytest.mark.parametrize("f", [np.quantile, np.nanquantile, np.percentile, np.nanpercentile])
+@pytest.mark.parametrize("x", [np.arange(3.0), [1.0, 3.0, 2.0]])
+def test_a_variable_as_q_is_refused_by_name(f, x):
+    with pytest.raises(TypeError, match=rf"np\.{f.__name__} can't be differentiated with respect to q"):
+        f(x, ng.Tape().variable(0.5))
+
+
+def test_take_along_axis_takes_lists():
+    x = np.array([3.0, 1.0, 2.0])
+    np.testing.assert_array_equal(gradient(lambda v: np.take_along_axis(v, [1, 1], 0), x), [0, 2, 0])

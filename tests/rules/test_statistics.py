@@ -1,6 +1,7 @@
 """Statistics, sampled functions, polynomials: every declared example, and NumPy's values for all their keywords."""
 
 import numpy as np
+import oracle
 import pytest
 import rule_checks
 from hypothesis import given, settings
@@ -200,3 +201,33 @@ def test_polynomials_without_a_rule_say_so():
     for f in (np.roots, lambda p: np.polydiv(p, [1.0]), lambda p: np.polyfit(p, p, 1)):
         with pytest.raises(TypeError, match=r"np\.(roots|polydiv|polyfit)"):
             f(p)
+
+
+X3 = np.array([1.0, 2.0, 4.0])
+LISTS = [
+    (lambda a, v: np.diff(a, prepend=v), [3.0, 1.0, 2.0]), (lambda a, v: np.gradient(a, v), [1.0, 2.0, 4.0]),
+    (lambda a, v: np.gradient(a, v), [1, 2, 4]), (lambda a, v: np.gradient(a, v[1]), [1.0, 2.0, 4.0]),
+    (lambda a, v: np.cov(v, aweights=a), [1.0, 2.0, 3.0]), (lambda a, v: np.cov(v, fweights=a), [1, 2, 3]),
+    (lambda a, v: np.cov([a, a], v), [1.0, 2.0, 3.0]), (lambda a, v: np.var(a, mean=v[:1]), [1.0, 2.0, 3.0]),
+    (lambda a, v: np.std(a, mean=v[:1]), [1.0, 2.0, 3.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "a"), LISTS)
+def test_lists_stand_for_arrays(f, a):
+    as_array = np.array(a)
+    y = f(a, ng.Tape().variable(X3))
+    np.testing.assert_allclose(y.value, f(as_array, X3), rtol=1e-13)
+    g = np.random.default_rng(0).normal(size=y.shape)
+    want = oracle.differences(lambda v: f(as_array, v), [X3], g)[0]
+    np.testing.assert_allclose(gradient(lambda v: f(a, v), X3, g), want, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("f", [np.linspace, np.logspace, np.geomspace])
+def test_spaces_from_float32_to_a_number_have_numpys_dtype(f):
+    for x in (np.float32(0.5), np.array([0.5, 2.0], np.float32)):
+        for ends in ((x, 1), (x, 1.5), (1, x), (x, x + 1)):
+            on_tape = [ng.Tape().variable(e) if e is x else e for e in ends]
+            y = f(*on_tape, 3)
+            assert y.dtype == f(*ends, 3).dtype
+            np.testing.assert_allclose(y.value, f(*ends, 3), rtol=1e-6)
