@@ -31,7 +31,7 @@ def breaches(evaluator: Evaluator, pulled: Pulled, seed: int = 0) -> list[Breach
     """Every promise that a subject's pullback breaks at its inputs; an empty list if none."""
     subject, cotangents = evaluator.subject, pulled.cotangents
     outputs, pullback = subject.vjp(subject.leaves)
-    found = _values(subject, outputs, pulled.epsilon) + forms(subject, outputs, pullback, cotangents)
+    found = _values(subject, outputs) + forms(subject, outputs, pullback, cotangents)
     if any(b.kind in ("count", "shape", "mutation") for b in found):
         return found
     first = [np.array(g) for g in pullback([c.copy() for c in cotangents])]
@@ -53,9 +53,10 @@ def forms(subject: Subject, outputs: list, pullback: Callable, cotangents: list[
     return found
 
 
-def _values(subject: Subject, outputs: list, epsilon: float) -> list[Breach]:
+def _values(subject: Subject, outputs: list) -> list[Breach]:
     """The function gives the same on plain arrays as while it is differentiated, and the same twice."""
     plain, again = subject.bind(subject.leaves)(), subject.bind(subject.leaves)()
+    epsilon = max((float(np.finfo(x.dtype.type).eps) for x in (*subject.leaves, *outputs)), default=0.0)
     if not _agree(plain, again, epsilon):
         return [Breach("determinism", subject.name, "two evaluations at the same inputs differ: fix its random seed")]
     if not _agree(plain, outputs, epsilon):
@@ -117,7 +118,9 @@ def _laws(evaluator: Evaluator, pulled: Pulled, first: list, pullback: Callable,
     slack = floors = [negligible(evaluator, i, epsilon).reshape(g.shape) for i, g in enumerate(first)]
     if not compare("linearity", mixed, expected, sizes, message):
         found = [b for b in found if b.kind != "linearity"]
+        terms = 8 * epsilon * max((float(np.max(np.abs(c), initial=0)) for c in cotangents), default=0.0)
         slack = [np.minimum(32 * m, 0.01 * np.max(g, initial=0)) + f for m, g, f in zip(pulled.moves, sizes, floors)]
+        slack = [s + terms for s in slack]  # what is left where terms as large as the cotangent cancel
         compare("linearity", mixed, expected, sizes, message)
     if not found and not subject.hand_written:
         elsewhere = [np.asarray(x * (1 + 2.0**-7 * rng.uniform(size=x.shape)), x.dtype) for x in subject.leaves]

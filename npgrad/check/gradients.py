@@ -18,6 +18,7 @@ from .contract import Breach, breaches
 from .differences import Evaluator, refine_coordinate, stacked, wander
 from .directions import bisect, check_direction, random_direction
 from .locate import locate, prepare
+from .precision import look_again
 from .progress import Progress
 from .records import record_breaches, trace
 from .replay import replayed
@@ -126,6 +127,8 @@ def _check(
                 _some_directions(evaluator, pulled, report, directions, seed)
     if report.verdict == "pass":
         report.breaches += _elsewhere(evaluator, pulled, seed)
+    elif report.leaves:
+        report.breaches = look_again(evaluator, pulled, report.leaves, report.breaches, seed)
     if report.verdict == "fail":
         report.culprit = locate(entries, seed)
         report.traced = subject.call is not None

@@ -25,7 +25,10 @@ MOST_REFINED_FAILURES = 16  # in one leaf; the rest is judged by the first estim
 
 
 class Coordinates(NamedTuple):
-    """One leaf's coordinates: both values, the estimated error of the differences, and the verdicts."""
+    """One leaf's coordinates: both values, the estimated error of the differences, and the verdicts.
+
+    `scale` is the size of what was summed, `size` that and what else the allowed error is relative to.
+    """
 
     path: str
     shape: tuple[int, ...]
@@ -34,6 +37,7 @@ class Coordinates(NamedTuple):
     numeric: np.ndarray
     error: np.ndarray
     scale: np.ndarray
+    size: np.ndarray
     verdicts: np.ndarray
     slopes: dict[int, tuple[float, float]]
 
@@ -61,11 +65,16 @@ class Tolerance(NamedTuple):
 
 
 def working_epsilon(subject: Subject, outputs: list, evaluator: Evaluator) -> float:
-    """The coarsest precision at work on the analytic side: of inputs, outputs, or hidden inside the function."""
+    """The coarsest precision at work on the analytic side: of inputs, outputs, or hidden inside the function.
+
+    A value that is next to nothing, by cancellation, is all rounding and tells of no hidden precision; and nothing that
+    is coarser than float16 is one.
+    """
     declared = max((epsilon_of(x) for x in (*subject.leaves, *outputs)), default=0.0)
-    magnitude = evaluator.magnitude
+    double = float(np.finfo(float).eps)
+    magnitude = max(evaluator.magnitude, double**0.5 * float(np.sum(np.abs(evaluator.u))))
     hidden = float(np.sum(evaluator.weighted_rounding)) / magnitude if magnitude else 0.0
-    return max(declared, hidden if hidden > 16 * float(np.finfo(float).eps) else 0.0)
+    return max(declared, min(hidden, float(np.finfo(np.float16).eps)) if hidden > 16 * double else 0.0)
 
 
 class Pulled:
@@ -114,7 +123,7 @@ def judge_leaf(
     n, a = analytic.size, np.asarray(analytic, evaluator.dtype).reshape(-1)
     result = Coordinates(
         evaluator.subject.paths[leaf], analytic.shape, x.dtype, a, np.full(n, np.nan, evaluator.dtype),
-        np.full(n, np.inf), np.zeros(n), np.full(n, UNCHECKED), {},
+        np.full(n, np.inf), np.zeros(n), np.zeros(n), np.full(n, UNCHECKED), {},
     )  # fmt: skip
     yield result
     suspects, local = np.zeros(n, bool), np.zeros(n)
@@ -128,6 +137,7 @@ def judge_leaf(
         tolerance = tolerance._replace(sensitivity=pulled.moves[leaf].reshape(-1))
         _settle(result, tolerance, suspects)
     _settle_rest(evaluator, leaf, result, tolerance)
+    result.size[:] = tolerance.allowance(slice(None), result.scale) / tolerance.relative
     yield result
 
 

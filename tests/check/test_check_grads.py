@@ -266,3 +266,46 @@ def test_a_function_without_a_float_result_is_no_pass(forgotten):
 def test_no_directions_are_no_check():
     with pytest.raises(ValueError, match="directions must be at least 1"):
         check_grads(np.sin, np.ones(2), directions=0)
+
+
+def verdict_of(f, *args):
+    try:
+        return check_grads(f, *args).verdict
+    except GradientError as error:
+        return error.report.verdict
+
+
+def test_a_value_that_cancels_to_nothing_hides_no_wrong_rule():
+    def norm(x):
+        d = x - x.mean(-1, keepdims=True)
+        return d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+
+    forgetful = wrong(norm, lambda out, x: lambda g: g / np.sqrt(np.var(x, axis=-1, keepdims=True) + 1e-5))
+    for seed in range(5):
+        assert verdict_of(lambda x: np.sum(forgetful(x)), np.random.default_rng(seed).normal(size=(4, 8))) == "fail"
+    a, p = np.random.default_rng(0).normal(size=(5, 3)), np.array([1.0, 2.0, 3.0])
+    y = a @ p
+    with pytest.raises(GradientError):
+        check_vjp(lambda p: np.sum((a @ p - y) ** 2), lambda g, p: g * np.ones(3), p)
+
+
+def test_random_functions_never_pass():
+    rng = np.random.default_rng(0)
+    drop = lambda x: np.sum(np.tanh(x) * (rng.random(x.shape) > 0.1))
+    assert "pass" not in {verdict_of(drop, np.ones(10)) for _ in range(10)}
+
+
+@pytest.mark.parametrize("scale", [40.0, 60.0, 80.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saturation_is_no_fault(scale, dtype):
+    """The slope is p - 1 for a p next to 1: it may be too small to check, but it is not wrong."""
+    logits = np.array([[scale, 0, 0]], dtype)
+    assert verdict_of(lambda x: ng.cross_entropy(x, [0]), logits) in ("pass", "inconclusive")
+    q, k, v = (100 * np.random.default_rng(i).normal(size=(1, 4, 4)).astype(dtype) for i in range(3))
+    assert verdict_of(ng.attention, q, k, v) in ("pass", "inconclusive")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("f", [lambda x: x[0] + np.inf, lambda x: np.mean(np.log(x))])
+def test_a_value_that_is_not_finite_blames_nobody(f):
+    assert verdict_of(f, np.array([0.0, 1.0, 2.0])) == "inconclusive"
