@@ -1,6 +1,7 @@
 """Configurations: what is derived, what is refused and why, and the dictionaries of checkpoints."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -153,3 +154,31 @@ def test_what_does_not_fit_is_refused_with_the_reason(changes, words):
 def test_dictionaries_that_describe_another_model(changes, words):
     with pytest.raises(ValueError, match=words):
         decoder.Config.from_dict({**GIVEN, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": ["llama"]}, r"unknown architecture \['llama'\]"),
+        (
+            {"model_type": None, "architectures": "LlamaForCausalLM", "hidden_size": []},
+            "hidden_size must be an integer",
+        ),
+        ({"model_type": None, "architectures": [[3]]}, r"unknown architecture \[3\]"),
+        ({"head_dim": 10**6}, "head_dim must be an integer from 1 to 65536"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be an integer from 1 to 10000"),
+        ({"vocab_size": 10**30}, "vocab_size must be an integer from 1 to 2147483647"),
+        ({"eos_token_id": [1, "end"]}, r"eos_token_id must be a token's number, or a list of them, not \[1, 'end'\]"),
+        ({"rope_parameters": {"rope_type": ["linear"]}}, r"unknown scaling type \['linear'\]"),
+    ],
+)
+def test_hostile_configurations_are_refused_before_memory_is_taken(changes, words):
+    with pytest.raises(ValueError, match=words):
+        decoder.Config.from_dict({**SIZES, "model_type": "llama", **changes})
+
+
+def test_a_long_context_takes_no_memory_until_it_is_used():
+    tracemalloc.start()
+    decoder.Config.from_dict({**GIVEN, "max_position_embeddings": 2**31 - 1})
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
