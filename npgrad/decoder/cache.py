@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..variable import Variable
-from .config import Config
+from .config import Config, as_float_dtype
 
 
 class Cache:
     """Room for the keys and values of `capacity` tokens, for each sequence of a batch; `length` of them are filled.
 
     `keys` and `values` are (layers, batch, key/value heads, capacity, head_dim). capacity is max_position_embeddings
-    unless given. `forward` fills it; setting `length` to a smaller number forgets the tokens after it.
+    unless given; dtype is that of the parameters that it will be used with, TypeError if it is not of floats. `forward`
+    fills it; setting `length` to a smaller number forgets the tokens after it.
 
     >>> config = Config(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=3, num_attention_heads=2)
     >>> Cache(config, capacity=16).keys.shape
@@ -33,6 +34,9 @@ class Cache:
                 f"a cache's capacity must be in 1..{config.max_position_embeddings} (max_position_embeddings), "
                 f"not {capacity}"
             )
+        dtype, batch = as_float_dtype(dtype), operator.index(batch)
+        if batch < 0:
+            raise ValueError(f"a cache is for a batch of at least 0 sequences, not {batch}")
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, capacity, config.head_dim)
         self.keys, self.values = np.zeros(shape, dtype), np.zeros(shape, dtype)
         self.capacity, self.length = capacity, 0
@@ -50,6 +54,11 @@ class Cache:
         """Write new keys and values behind the filled part; views of it with them. `length` stays, for other layers."""
         if isinstance(keys, Variable) or isinstance(values, Variable):
             raise TypeError("a cache holds plain arrays: compute gradients without one")
+        if not keys.dtype == values.dtype == self.keys.dtype:
+            raise ValueError(
+                f"keys are {keys.dtype} and values {values.dtype}, but the cache is {self.keys.dtype}: make it with "
+                "the parameters' dtype"
+            )
         end = self.length + keys.shape[-2]
         views = []
         for store, new in ((self.keys, keys), (self.values, values)):

@@ -19,8 +19,8 @@ import numpy as np
 from .. import tree as trees
 from ..rope import adjacent_to_half, half_to_adjacent
 from ..safetensors_file import FLOATS, Entry, read_header, read_tensor, replace, write_tensors
-from .config import Config
-from .model import skeleton
+from .config import Config, as_float_dtype
+from .model import check_params, skeleton
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 BLOCK_NAMES = {
@@ -52,12 +52,7 @@ def to_llama(config: Config, params: Any) -> dict[str, Any]:
     >>> to_llama(config, init(config, seed=0))["model.layers.0.mlp.gate_proj.weight"].shape
     (6, 8)
     """
-
-    def check(path: str, like: np.ndarray, leaf: Any) -> None:
-        if leaf.shape != like.shape:
-            raise ValueError(f"{path} has shape {leaf.shape}, but the config asks for {like.shape}")
-
-    trees.map_with_path(check, skeleton(config), params, path="params")
+    check_params(config, params)
     tensors = {}
     for name, key, leaf in _named(params):
         if key in ROTATED:
@@ -89,8 +84,10 @@ def load(folder: str | os.PathLike, dtype: Any = None) -> tuple[Config, dict[str
     """The Config and parameters of a folder with config.json and model.safetensors, or several files and their index.
 
     float32 and float64 are kept, float16 and bfloat16 widened to float32, unless `dtype` says what to have.
-    FileNotFoundError if a file isn't there, ValueError for what is wrong with one. Pickled weights are never read.
+    FileNotFoundError if a file isn't there, ValueError for what is wrong with one, TypeError for a dtype that is not of
+    floats. Pickled weights are never read.
     """
+    dtype = None if dtype is None else as_float_dtype(dtype)
     folder = Path(folder)
     config = Config.from_dict(_read_json(folder / "config.json"))
     entries: dict[str, Entry] = {}

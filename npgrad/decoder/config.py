@@ -26,9 +26,9 @@ class Config:
     """The sizes and settings of a decoder.
 
     num_key_value_heads is num_attention_heads, and head_dim is hidden_size / num_attention_heads, unless given.
-    rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes; a rope_theta in it becomes the config's. attention_bias puts a bias on all four
-    projections of Llama's attention; model_type "qwen2" has them on queries, keys and values, and no choice.
-    ValueError, with the reason, for what is inconsistent or unknown.
+    rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes; a rope_theta in it becomes the config's.
+    attention_bias puts a bias on all four projections of Llama's attention; model_type "qwen2" has them on queries,
+    keys and values, and no choice. ValueError, with the reason, for what is inconsistent or unknown.
 
     >>> Config(vocab_size=9, hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2).head_dim
     4

@@ -6,15 +6,15 @@ and positions start at each prompt's own first token, so each continues as it wo
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from .cache import Cache
 from .config import Config
-from .model import head, last_state
+from .model import check_params, head, last_state
 
 FINISHED = -1  # what a batch yields for a prompt that has come to its end
 ROUNDING = 1e-12  # of a sum of probabilities in float64
@@ -40,25 +40,18 @@ def generate(
     Tokens are drawn from `probabilities`; repetition_penalty divides the positive logits of tokens that were there
     before, in the prompt too, and multiplies the negative ones (Keskar et al., "CTRL", arXiv:1909.05858). Each prompt
     of a batch draws from its own generator, as it would alone: give one seed for each to have different samples of
-    equal prompts. ValueError, before anything is computed, for settings that make no sense, an empty prompt, and a
-    prompt that with max_new_tokens exceeds max_position_embeddings.
+    equal prompts. Before anything is computed: ValueError for settings that make no sense, parameters that aren't the
+    config's, an empty prompt, and a prompt that with max_new_tokens exceeds max_position_embeddings; TypeError for a
+    setting of another type.
 
     >>> from npgrad.decoder import init
     >>> config = Config(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
     >>> len(list(generate(config, init(config, seed=0), [1, 2, 3], max_new_tokens=5)))
     5
     """
-    prompt = prompt.tolist() if isinstance(prompt, np.ndarray) else list(prompt)
-    batched = bool(prompt) and all(isinstance(row, (list, tuple, np.ndarray)) for row in prompt)
-    rows = [np.asarray(row) for row in (prompt if batched else [prompt])]
-    for row in rows:
-        if row.ndim != 1 or row.size == 0 or row.dtype.kind not in "iu":
-            raise ValueError("a prompt must be a list of at least one token id, and a batch a list of such lists")
-        if row.min() < 0 or row.max() >= config.vocab_size:
-            raise IndexError(
-                f"token ids must be in 0..{config.vocab_size - 1}: the prompt has {row.min()} to {row.max()}"
-            )
-    if operator.index(max_new_tokens) < 0:
+    check_params(config, params)
+    rows, batched = _rows(config, prompt)
+    if _typed("max_new_tokens", max_new_tokens, Integral, "an integer") < 0:
         raise ValueError(f"max_new_tokens must be at least 0, not {max_new_tokens}")
     longest = max(row.size for row in rows)
     if longest + max_new_tokens > config.max_position_embeddings:
@@ -66,12 +59,15 @@ def generate(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones exceed max_position_embeddings "
             f"{config.max_position_embeddings}"
         )
-    if not 0 < repetition_penalty < np.inf:
+    if not 0 < _typed("repetition_penalty", repetition_penalty, Real, "a number") < np.inf:
         raise ValueError(f"repetition_penalty must be a finite number above 0, not {repetition_penalty}")
     _check_settings(temperature, top_k, top_p)
     seeds = [seed] * len(rows) if np.ndim(seed) == 0 else list(seed)  # type: ignore[arg-type]
     if len(seeds) != len(rows):
         raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts: give one for all, or one for each")
+    if isinstance(stop, str) or not isinstance(stop, Iterable):
+        raise TypeError(f"stop must be a collection of token ids, such as {{5}}, not {stop!r}")
+    ends = frozenset(_typed("a token of stop", token, Integral, "an integer") for token in stop)
     generators = [np.random.default_rng(s) for s in seeds]
 
     def choose(logits: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> int:
@@ -80,7 +76,7 @@ def generate(
             logits = np.where(seen, logits * factors, logits)
         return draw(probabilities(logits, temperature=temperature, top_k=top_k, top_p=top_p), rng)
 
-    steps = _steps(config, params, rows, max_new_tokens, choose, frozenset(stop), generators)
+    steps = _steps(config, params, rows, max_new_tokens, choose, ends, generators)
     return steps if batched else (int(step[0]) for step in steps)
 
 
@@ -99,6 +95,8 @@ def probabilities(
     """
     _check_settings(temperature, top_k, top_p)
     logits = np.asarray(logits, float)
+    if logits.ndim != 1 or logits.size == 0:
+        raise ValueError(f"logits must have shape (vocabulary,), with at least one token, not {logits.shape}")
     top = np.max(logits)
     if not np.isfinite(top):
         raise ValueError(
@@ -116,7 +114,7 @@ def probabilities(
     p /= p.sum()
     if top_p is not None and top_p < 1:
         before = np.cumsum(p[order]) - p[order]
-        p[order[before >= top_p - ROUNDING]] = 0
+        p[order[1:][before[1:] >= top_p - ROUNDING]] = 0  # the first stays, however small top_p is
         p /= p.sum()
     return p
 
@@ -128,12 +126,36 @@ def draw(p: np.ndarray, rng: np.random.Generator) -> int:
     return int(kept[min(np.searchsorted(sums, rng.random() * sums[-1], side="right"), len(kept) - 1)])
 
 
+def _rows(config, prompt):
+    """The prompts as integer arrays, and whether they are a batch."""
+    prompt = prompt.tolist() if isinstance(prompt, np.ndarray) else prompt
+    if not isinstance(prompt, Iterable):
+        raise TypeError(f"a prompt must be a list of token ids, or a batch a list of such lists, not {prompt!r}")
+    prompt = list(prompt)
+    batched = bool(prompt) and all(isinstance(row, (list, tuple, np.ndarray)) for row in prompt)
+    rows = [np.asarray(row) for row in (prompt if batched else [prompt])]
+    for row in rows:
+        if row.ndim != 1 or row.size == 0 or row.dtype.kind not in "iu":
+            raise ValueError("a prompt must be a list of at least one token id, and a batch a list of such lists")
+        if row.min() < 0 or row.max() >= config.vocab_size:
+            raise IndexError(
+                f"token ids must be in 0..{config.vocab_size - 1}: the prompt has {row.min()} to {row.max()}"
+            )
+    return rows, batched
+
+
+def _typed(name, value, kind, wanted):
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {wanted}, not {value!r}")
+    return value
+
+
 def _check_settings(temperature, top_k, top_p):
-    if not 0 <= temperature < np.inf:
+    if not 0 <= _typed("temperature", temperature, Real, "a number") < np.inf:
         raise ValueError(f"temperature must be a finite number of at least 0, which means greedy, not {temperature}")
-    if top_k is not None and operator.index(top_k) < 1:
+    if top_k is not None and _typed("top_k", top_k, Integral, "an integer, or None") < 1:
         raise ValueError(f"top_k must be at least 1, or None for all tokens, not {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
+    if top_p is not None and not 0 < _typed("top_p", top_p, Real, "a number, or None") <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, or None, not {top_p}")
 
 
@@ -143,8 +165,7 @@ def _steps(config, params, rows, count, choose, stop, generators):
         return
     batch, longest = len(rows), max(row.size for row in rows)
     starts = np.array([longest - row.size for row in rows])[:, None]
-    columns = np.arange(longest + count)
-    visible = columns >= starts
+    visible = np.arange(longest + count) >= starts
     padded = bool(starts.any())
     seen = np.zeros((batch, config.vocab_size), bool)
     tokens = np.zeros((batch, longest), np.int64)
@@ -155,8 +176,7 @@ def _steps(config, params, rows, count, choose, stop, generators):
     going = np.ones(batch, bool)
     while True:
         end = cache.length + tokens.shape[1]
-        more = {"positions": np.maximum(columns[cache.length : end] - starts, 0), "mask": visible[:, :end]}
-        state = last_state(config, params, tokens, cache=cache, **(more if padded else {}))
+        state = last_state(config, params, tokens, cache=cache, mask=visible[:, :end] if padded else None)
         logits = head(params, state[:, -1])
         chosen = np.full(batch, FINISHED)
         for i in np.flatnonzero(going).tolist():

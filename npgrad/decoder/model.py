@@ -14,55 +14,75 @@ from typing import Any
 
 import numpy as np
 
+from .. import tree as trees
 from ..ops import attention, cross_entropy, embedding, linear, rms_norm, swiglu
 from .cache import Cache
-from .config import Config
+from .config import Config, as_float_dtype
 
 IGNORED = -100  # the target that means "don't count this token", as everywhere in the field
 
 
-def skeleton(config: Config) -> dict[str, Any]:
-    """A tree like the parameters', with arrays of the right shapes that take no memory."""
-
-    def leaf(*shape: int) -> np.ndarray:
-        return np.broadcast_to(np.float32(0), shape)
-
+def shapes(config: Config) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The shapes of the parameters by name: of those of every block, and of those outside."""
     width, hidden = config.hidden_size, config.intermediate_size
     queries, shared = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+    biases = {"bq": (queries,), "bk": (shared,), "bv": (shared,)} if config.input_bias else {}
+    block = {
+        "attention_norm": (width,),
+        "wq": (width, queries),
+        "wk": (width, shared),
+        "wv": (width, shared),
+        "wo": (queries, width),
+        **biases,
+        **({"bo": (width,)} if config.output_bias else {}),
+        "feed_forward_norm": (width,),
+        "gate": (width, hidden),
+        "up": (width, hidden),
+        "down": (hidden, width),
+    }
+    head = {} if config.tie_word_embeddings else {"head": (width, config.vocab_size)}
+    return block, {"embedding": (config.vocab_size, width), "norm": (width,), **head}
 
-    def block() -> dict[str, np.ndarray]:
-        biases = {"bq": leaf(queries), "bk": leaf(shared), "bv": leaf(shared)} if config.input_bias else {}
-        if config.output_bias:
-            biases["bo"] = leaf(width)
-        return {
-            "attention_norm": leaf(width),
-            "wq": leaf(width, queries),
-            "wk": leaf(width, shared),
-            "wv": leaf(width, shared),
-            "wo": leaf(queries, width),
-            **biases,
-            "feed_forward_norm": leaf(width),
-            "gate": leaf(width, hidden),
-            "up": leaf(width, hidden),
-            "down": leaf(hidden, width),
-        }
 
-    head = {} if config.tie_word_embeddings else {"head": leaf(width, config.vocab_size)}
-    blocks = [block() for _ in range(config.num_hidden_layers)]
-    return {"embedding": leaf(config.vocab_size, width), "blocks": blocks, "norm": leaf(width), **head}
+def skeleton(config: Config) -> dict[str, Any]:
+    """A tree like the parameters', with arrays of the right shapes that take no memory."""
+    block, rest = (
+        {name: np.broadcast_to(np.float32(0), shape) for name, shape in named.items()} for named in shapes(config)
+    )
+    blocks = [dict(block) for _ in range(config.num_hidden_layers)]
+    return {"embedding": rest.pop("embedding"), "blocks": blocks, **rest}
+
+
+def check_params(config: Config, params: Any) -> None:
+    """ValueError, with the path, unless a tree has the config's blocks, names and shapes."""
+    block, rest = shapes(config)
+    try:
+        outside = {name: leaf.shape for name, leaf in params.items() if name != "blocks"}
+        fits = len(params["blocks"]) == config.num_hidden_layers and outside == rest
+        fits = fits and all({name: leaf.shape for name, leaf in b.items()} == block for b in params["blocks"])
+    except (AttributeError, KeyError, TypeError):
+        fits = False
+    if not fits:  # paths take longer than all the rest, so only now
+        trees.map_with_path(_check_shape, skeleton(config), params, path="params")
+
+
+def _check_shape(path: str, like: np.ndarray, leaf: Any) -> None:
+    if np.shape(leaf) != like.shape:
+        raise ValueError(f"{path} has shape {np.shape(leaf)}, but the config asks for {like.shape}")
 
 
 def init(config: Config, seed: int, dtype: Any = np.float32) -> dict[str, Any]:
     """Random parameters: matrices of standard deviation 1/√inputs, norms of ones, biases of zeros.
 
     Those that write to the residual stream are smaller by √(2 · layers), which keeps its variance independent of
-    depth (Radford et al., "Language Models are Unsupervised Multitask Learners", section 2.3).
+    depth (Radford et al., "Language Models are Unsupervised Multitask Learners", section 2.3). TypeError for a dtype
+    that is not of floats.
 
     >>> config = Config(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
     >>> init(config, seed=0)["blocks"][0]["wq"].shape
     (8, 8)
     """
-    rng = np.random.default_rng(seed)
+    rng, dtype = np.random.default_rng(seed), as_float_dtype(dtype)
     into_residual = (2 * config.num_hidden_layers) ** -0.5
     scales = {"wo": into_residual, "down": into_residual, "head": 0.5}
 
@@ -86,12 +106,14 @@ def forward(
 
     With a cache, `tokens` are those after its `length`, which grows by their number; any division of a sequence into
     such calls gives the logits of one call without a cache. positions (batch, tokens) or (tokens,) are where the
-    tokens stand, counted on from the cache's length unless given. mask (batch, keys) is boolean, False where a token
-    is padding, for the tokens in the cache and the new ones: for prompts padded on the left, give it and positions
-    that start at the first real token. Logits at padding mean nothing.
+    tokens stand. mask (batch, keys) is boolean, False where a token is padding, for the tokens in the cache and the
+    new ones. Unless positions are given, tokens are counted on from the cache's length; with a mask, only those that
+    are no padding: a prompt padded on the left has the logits that it has alone. Logits at padding mean nothing.
 
-    IndexError for a token outside the vocabulary; ValueError if something doesn't fit, with nothing written.
+    IndexError for a token outside the vocabulary; ValueError if something doesn't fit, parameters that aren't the
+    config's and a cache of another dtype than theirs among it. Nothing is written then.
     """
+    check_params(config, params)
     return head(params, last_state(config, params, tokens, cache=cache, positions=positions, mask=mask))
 
 
@@ -110,6 +132,11 @@ def hidden_states(
 
     Arguments are those of `forward`. A cache's length grows when the last state has been taken.
     """
+    check_params(config, params)
+    return _states(config, params, tokens, cache, positions, mask)
+
+
+def _states(config, params, tokens, cache=None, positions=None, mask=None):
     tokens = np.asarray(tokens)
     if tokens.ndim != 2:
         raise ValueError(f"tokens must have shape (batch, tokens), not {tokens.shape}")
@@ -121,6 +148,10 @@ def hidden_states(
         mask = np.asarray(mask)
         if mask.shape != (batch, start + count):
             raise ValueError(f"mask must have shape (batch, keys), here {(batch, start + count)}, not {mask.shape}")
+        if mask.dtype != bool:
+            raise TypeError(f"mask must be boolean, True where a token is no padding, not {mask.dtype}")
+        if positions is None:
+            positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, start:]
         mask = mask[:, None, None, :]
     if cache is not None:
         length = cache.capacity
@@ -144,8 +175,8 @@ def hidden_states(
 
 
 def last_state(config: Config, params: Any, tokens: Any, **options: Any) -> Any:
-    """The last of the hidden states; the others are let go as the next one comes."""
-    return collections.deque(hidden_states(config, params, tokens, **options), maxlen=1).pop()
+    """The last of the hidden states, of parameters that fit; the others are let go as the next one comes."""
+    return collections.deque(_states(config, params, tokens, **options), maxlen=1).pop()
 
 
 def head(params: Any, x: Any) -> Any:

@@ -61,6 +61,21 @@ def test_saved_and_loaded_again(changes, dtype, tmp_path):
     assert {leaf.dtype for leaf in ng.tree.leaves(half)} == {np.dtype(np.float16)}
 
 
+def test_files_have_ordinary_permissions(tmp_path):
+    config = decoder.Config(**SMALL)
+    before = os.umask(0o027)
+    try:
+        decoder.save(tmp_path, config, decoder.init(config, seed=0))
+    finally:
+        os.umask(before)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in os.listdir(tmp_path)} == {0o640}
+
+
+def test_weights_are_not_loaded_as_integers():
+    with pytest.raises(TypeError, match="floating-point numbers, such as float32, not int64"):
+        decoder.load(BASE, np.int64)
+
+
 def test_float16_is_kept_in_the_file_and_widened_in_memory(tmp_path):
     config = decoder.Config(**SMALL)
     params = decoder.init(config, seed=0, dtype=np.float16)

@@ -118,6 +118,44 @@ def test_settings_out_of_range_are_refused_at_once(options, words):
         decoder.generate(CONFIG, PARAMS, [1], **{"max_new_tokens": 3, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prompt": 3}, "a prompt must be a list of token ids, or a batch a list of such lists, not 3"),
+        ({"stop": 5}, r"stop must be a collection of token ids, such as \{5\}, not 5"),
+        ({"stop": "5"}, "stop must be a collection of token ids, .* not '5'"),
+        ({"stop": ["5"]}, "a token of stop must be an integer, not '5'"),
+        ({"temperature": "a"}, "temperature must be a number, not 'a'"),
+        ({"top_k": 2.0}, "top_k must be an integer, or None, not 2.0"),
+        ({"top_p": "a"}, "top_p must be a number, or None, not 'a'"),
+        ({"repetition_penalty": None}, "repetition_penalty must be a number, not None"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens must be an integer, not 2.5"),
+    ],
+)
+def test_settings_of_another_type_are_refused_at_once(options, words):
+    with pytest.raises(TypeError, match=words):
+        decoder.generate(CONFIG, PARAMS, **{"prompt": [1], "max_new_tokens": 3, **options})
+
+
+def test_settings_may_be_numbers_of_numpy():
+    plain = run([1, 2], max_new_tokens=5, temperature=0.5, top_k=4, top_p=0.5, repetition_penalty=2.0)
+    given = {"top_p": np.float32(0.5), "repetition_penalty": np.float64(2), "stop": np.array([99])}
+    assert run([1, 2], max_new_tokens=np.int64(5), temperature=np.float32(0.5), top_k=np.int32(4), **given) == plain
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1, 3)])
+def test_logits_are_those_of_one_token(shape):
+    with pytest.raises(ValueError, match=r"logits must have shape \(vocabulary,\)"):
+        decoder.probabilities(np.zeros(shape))
+
+
+@pytest.mark.parametrize("top_p", [1e-12, 1e-13, 5e-324])
+def test_the_likeliest_token_stays_however_small_top_p_is(top_p):
+    np.testing.assert_array_equal(decoder.probabilities([1.0, 3.0, 3.0, 2.0], top_p=top_p), [0, 1, 0, 0])
+    greedy = run([1, 2], max_new_tokens=5)
+    assert run([1, 2], max_new_tokens=5, temperature=1.0, top_p=top_p) == greedy
+
+
 @pytest.mark.parametrize("prompt", [[], [[]], [[1], []], [1.5], [[1], [0.5]], "text"])
 def test_what_is_no_prompt_is_refused_at_once(prompt):
     with pytest.raises(ValueError, match="at least one token id"):

@@ -128,12 +128,21 @@ def test_an_overflow_is_refused_before_anything_is_written():
     np.testing.assert_array_equal(decoder.forward(config, params, TOKENS[:, :1], cache=cache), last)
 
 
-def test_a_call_that_fails_half_way_leaves_the_cache_usable():
+def test_a_call_that_fails_half_way_leaves_the_cache_usable(monkeypatch):
     config, params = model()
     cache, whole = decoder.Cache(config, 2, 6, np.float64), decoder.forward(config, params, TOKENS)
-    broken = {**params, "blocks": [params["blocks"][0], {**params["blocks"][1], "wq": np.ones((3, 3))}]}
-    with pytest.raises(ValueError, match="linear needs"):
-        decoder.forward(config, broken, TOKENS, cache=cache)
+    attention, calls = decoder.model.attention, []
+
+    def failing(*args, **options):
+        calls.append(args)
+        if len(calls) == 2:
+            raise MemoryError
+        return attention(*args, **options)
+
+    monkeypatch.setattr(decoder.model, "attention", failing)
+    with pytest.raises(MemoryError):
+        decoder.forward(config, params, TOKENS, cache=cache)
+    assert cache.keys[0].any()
     assert cache.length == 0
     np.testing.assert_allclose(decoder.forward(config, params, TOKENS, cache=cache), whole, atol=1e-12)
 
@@ -177,6 +186,66 @@ def test_a_cache_is_for_plain_arrays():
 def test_what_cannot_be_computed_is_refused(tokens, options, error, words):
     with pytest.raises(error, match=words):
         decoder.forward(*model(), tokens, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda p: p["blocks"].pop(), "trees differ at params"),
+        (lambda p: p["blocks"].append(p["blocks"][0]), "trees differ at params"),
+        (lambda p: p["blocks"][1].pop("wo"), "trees differ at params"),
+        (lambda p: p["blocks"][1].update(bq=np.zeros(12)), "trees differ at params"),
+        (lambda p: p["blocks"][0].update(wq=np.ones((12, 8))), r"\['blocks'\]\[0\]\['wq'\] has shape \(12, 8\)"),
+        (lambda p: p.pop("head"), "trees differ at params"),
+        (lambda p: p.update(embedding=np.ones((12, 12))), r"\['embedding'\] has shape \(12, 12\), but .* \(11, 12\)"),
+        (lambda p: p.update(head=np.ones((12, 12))), r"params\['head'\] has shape \(12, 12\)"),
+        (lambda p: p.pop("blocks"), "trees differ at params"),
+    ],
+)  # fmt: skip
+def test_parameters_of_another_config_are_refused(change, words):
+    config, params = model()
+    change(params)
+    for call in (
+        lambda: decoder.forward(config, params, TOKENS),
+        lambda: decoder.hidden_states(config, params, TOKENS),
+        lambda: decoder.generate(config, params, [1], max_new_tokens=1),
+        lambda: ng.grad(decoder.loss, 1)(config, params, TOKENS, TOKENS),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_a_cache_has_the_dtype_of_the_parameters():
+    for dtype, other in ((np.float64, np.float32), (np.float32, np.float64)):
+        config, params = model(dtype=dtype)
+        cache = decoder.Cache(config, 2, dtype=other)
+        with pytest.raises(ValueError, match=f"keys are {np.dtype(dtype)} .* but the cache is {np.dtype(other)}"):
+            decoder.forward(config, params, TOKENS, cache=cache)
+        assert cache.length == 0
+        assert not cache.keys.any()
+
+
+@pytest.mark.parametrize("dtype", [int, bool, complex, np.uint8])
+def test_dtypes_that_a_decoder_cannot_compute_with(dtype):
+    for make in (lambda: decoder.Cache(CONFIG, 1, 4, dtype), lambda: decoder.init(CONFIG, 0, dtype)):
+        with pytest.raises(TypeError, match="floating-point numbers, such as float32, not"):
+            make()
+
+
+def test_prompts_padded_on_the_left_need_no_positions():
+    config, params = model()
+    mask = np.array([[False, False, True, True, True], [True, True, True, True, True]])
+    positions = np.array([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
+    expected = decoder.forward(config, params, TOKENS, mask=mask, positions=positions)
+    np.testing.assert_array_equal(decoder.forward(config, params, TOKENS, mask=mask), expected)
+    alone = decoder.forward(config, params, TOKENS[:1, 2:])
+    np.testing.assert_allclose(expected[:1, 2:], alone, atol=1e-12)
+    cache = decoder.Cache(config, 2, 5, np.float64)
+    parts = [
+        decoder.forward(config, params, TOKENS[:, start:end], cache=cache, mask=mask[:, :end])
+        for start, end in ((0, 1), (1, 4), (4, 5))
+    ]
+    np.testing.assert_allclose(np.concatenate(parts, 1)[mask], expected[mask], atol=1e-12)
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 33])
