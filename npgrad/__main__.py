@@ -9,6 +9,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +49,7 @@ def run_audit(modules: Sequence[str]) -> int:
     from .check.audit import audit, uncovered
 
     for module in modules:
-        importlib.import_module(module)
+        _imported(module)
     started, outcomes = time.perf_counter(), []
     for outcome in audit():
         outcomes.append(outcome)
@@ -72,9 +74,9 @@ def check_function(path: str) -> int:
     from .check.examples import Example
 
     module, _, name = path.partition(":")
-    if not name:
+    if not module or not name:
         raise LookupError(f"{path!r} names no function: write MODULE:FUNCTION")
-    function: Callable = importlib.import_module(module)  # type: ignore[assignment]
+    function: Any = _imported(module)
     for part in name.split("."):
         if not hasattr(function, part):
             raise LookupError(f"{module} has no {name}")
@@ -89,8 +91,19 @@ def check_function(path: str) -> int:
     return int(status)
 
 
+def _imported(module: str) -> ModuleType:
+    """The module; ImportError in one sentence for whatever its code does instead of being imported."""
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise ImportError(f"{module} can't be imported: {type(error).__name__}: {error}") from error
+
+
 def _defaults(function: Callable, path: str) -> tuple:
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{path} has no examples, and no signature that could have default arguments") from error
     missing = [
         p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]

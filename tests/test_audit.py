@@ -151,9 +151,23 @@ def test_check_at_default_arguments(module, capsys):
 @pytest.mark.parametrize(
     ("path", "words"),
     [("cubes:bare", "no examples, and no default for x"), ("cubes:missing", "has no missing"),
-     ("cubes", "names no function"), ("nowhere:f", "nowhere")],
+     ("cubes", "names no function"), ("nowhere:f", "nowhere"), (":f", "names no function"), ("cubes:cube.", "has no"),
+     ("math:dist", "no default for p, q"), ("builtins:min", "has no examples, and no"), (".cubes:f", "can't be imported")],
 )  # fmt: skip
 def test_what_cannot_be_checked_is_exit_status_two(path, words, module, capsys):
     module("3")
     assert main(["check", path]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", ["def f(:", "1 / 0", "raise KeyError('a')", "raise SystemExit(0)", "import nowhere"])
+@pytest.mark.parametrize("command", [["check", "broken:f"], ["audit", "broken"]], ids=["check", "audit"])
+def test_a_module_that_cannot_be_imported_is_exit_status_two(command, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "broken.py").write_text(code)
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("npgrad: broken can't be imported: ")
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""

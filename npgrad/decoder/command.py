@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         prompt = encode(options.prompt)
         if options.max_new_tokens is None:
             options.max_new_tokens = max(0, min(200, config.max_position_embeddings - len(prompt)))
-        stop = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        end = config.eos_token_id
         tokens = generate(
             config,
             params,
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             top_k=options.top_k,
             top_p=options.top_p,
             repetition_penalty=options.repetition_penalty,
-            stop=stop,  # type: ignore[arg-type]  # None is no token
+            stop=end if isinstance(end, list) else [] if end is None else [end],
             seed=options.seed,
         )
         print(options.prompt, end="", flush=True)
@@ -67,14 +67,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def tokenizer(config: Config, folder: str | Path) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
-    """Functions from text to token ids and back; ValueError if the folder says nothing about its tokens."""
+    """Functions from text to token ids and back; ValueError if the folder says nothing, or nonsense, about them."""
     file = Path(folder) / "tokenizer.json"
     if file.exists():
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise ImportError("reading tokenizer.json needs tokenizers: pip install 'npgrad[llama]'") from error
-        found = Tokenizer.from_file(str(file))
+        try:
+            found = Tokenizer.from_file(str(file))
+        except Exception as error:  # the package raises just this class, whatever is wrong with the file
+            raise ValueError(f"{file} can't be read: {error}") from error
         return lambda text: found.encode(text).ids, found.decode
     if config.vocab_size == BYTES:
         return lambda text: list(text.encode()), lambda ids: bytes(ids).decode(errors="replace")

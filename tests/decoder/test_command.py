@@ -102,6 +102,16 @@ def test_a_missing_folder_and_a_missing_package(tmp_path, capsys, monkeypatch):
     assert "pip install 'npgrad[llama]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'{"model": 3}'])
+def test_a_tokenizer_that_cannot_be_read_is_said_in_a_line(content, tmp_path, capsys):
+    checkpoint(tmp_path, vocab_size=5)
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    assert __main__.main(["generate", str(tmp_path), "a"]) == 2
+    printed = capsys.readouterr()
+    assert "tokenizer.json can't be read" in printed.err
+    assert printed.err.count("\n") == 1
+
+
 def test_ctrl_c_ends_the_line(tmp_path, capsys, monkeypatch):
     checkpoint(tmp_path)
 
