@@ -27,8 +27,10 @@ class Fused(Primitive):
     """
 
     def __init__(self, reference: Callable, forward: Callable):
+        if not callable(forward) or not callable(reference):
+            raise TypeError("a fused primitive needs two functions: decorate its forward with @ng.fused(reference)")
         super().__init__(forward)
-        functools.update_wrapper(self, reference)
+        self.__doc__ = forward.__doc__ or reference.__doc__
         self.reference = reference
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -116,10 +116,16 @@ class Primitive:
             run = functools.partial(run, **kwargs)
             rules = [functools.partial(rule, **kwargs) for rule in rules]
         out = run(*values)
-        return tape.record(self, out, tuple(parents), tuple([rule(out, *values) for rule in rules]), values, kwargs)
+        pullbacks = tuple([rule(out, *values) for rule in rules])
+        if not all(map(callable, pullbacks)):
+            raise TypeError(f"a rule of {self} must return its pullback, a function of the cotangent")
+        return tape.record(self, out, tuple(parents), pullbacks, values, kwargs)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return getattr(self, "__name__", "primitive")
+
+    def __repr__(self) -> str:  # what help() shows
+        return f"{self}({', '.join(map(str, self._parameters))})"
 
 
 def newest_tape(args: tuple) -> Tape | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     >>> value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    chosen = tuple(argnums) if isinstance(argnums, (tuple, list)) else (operator.index(argnums),)  # type: ignore[arg-type]
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +33,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         outputs = [out] if _is_on(tape, out) else []  # a result that doesn't depend on them has zero gradients
         gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), trees.leaves([lifted[n] for n in chosen])))
         found = tuple(trees.map(lambda _: next(gradients), lifted[n]) for n in chosen)
-        return _values(tape, (out, aux) if has_aux else out), found[0] if isinstance(argnums, int) else found
+        return _values(tape, (out, aux) if has_aux else out), found if isinstance(argnums, (tuple, list)) else found[0]
 
     return differentiated
 
@@ -138,9 +139,9 @@ def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
     if has_aux and not (isinstance(out, tuple) and len(out) == 2):
         raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
     out, aux = out if has_aux else (out, None)
-    if trees.is_node(out) or isinstance(out, str) or np.shape(out) != ():
-        plain = trees.is_node(out) or isinstance(out, str)
-        got = f"a {type(out).__name__}" if plain else f"an array of shape {np.shape(out)}"
+    number = not trees.is_node(out) and (type(out) is Variable or np.asarray(out).dtype.kind in "fiu")
+    if not number or np.shape(out) != ():
+        got = f"an array of shape {np.shape(out)}" if number else f"a {type(out).__name__}"
         raise ValueError(f"grad needs a scalar, but {name} returned {got}: use np.sum, or ng.vjp or ng.jacobian")
     return out, aux
 

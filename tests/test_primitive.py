@@ -48,7 +48,7 @@ def test_a_primitive_shows_its_name_and_documentation():
         """Twice x."""
         return 2 * x
 
-    assert (repr(f), f.__name__, f.__doc__) == ("f", "f", "Twice x.")
+    assert (str(f), repr(f), f.__name__, f.__doc__) == ("f", "f(x)", "f", "Twice x.")
 
 
 def test_a_variable_where_there_is_no_rule_is_an_error_not_a_constant():
@@ -180,5 +180,20 @@ class TestFused:
         with pytest.raises(TypeError, match="no derivative with respect to argument 2"):
             ng.grad(lambda n: product(1.0, 1.0, n))(1.0)
 
-    def test_its_documentation_is_the_references(self):
-        assert repr(self.make()) == "reference"
+    def test_it_has_the_name_of_the_form_that_runs_and_the_references_documentation(self):
+        assert str(self.make()) == "product"
+
+    def test_a_reference_left_out(self):
+        half = ng.fused(lambda x: x)  # as one writes @ng.primitive
+        with pytest.raises(TypeError, match=r"@ng\.fused\(reference\)"):
+            half(np.ones(2))
+
+
+def test_a_rule_that_returns_a_gradient_in_place_of_a_pullback():
+    @ng.primitive
+    def double(x):
+        return 2 * x
+
+    double.defvjp(lambda out, x: 2.0)
+    with pytest.raises(TypeError, match="rule of double must return its pullback"):
+        ng.grad(double)(1.0)

@@ -40,6 +40,9 @@ def test_argnums(params):
     np.testing.assert_array_equal(both[1], ng.grad(loss, 1)(params, X))
     np.testing.assert_array_equal(both[1], ng.grad(loss, -1)(params, X))
     assert ng.grad(loss, ())(params, X) == ()
+    np.testing.assert_array_equal(both[1], ng.grad(loss, np.int64(1))(params, X))
+    with pytest.raises(TypeError, match="integer"):
+        ng.grad(loss, "x")
     with pytest.raises(TypeError, match="argument 2 is to be differentiated, but there are 2"):
         ng.grad(loss, 2)(params, X)
 
@@ -66,6 +69,8 @@ def test_aux():
         (lambda x: x[:1], r"an array of shape \(1,\)"),
         (lambda x: [np.sum(x)], "a list"),
         (lambda x: None, "a NoneType"),
+        (lambda x: True, "a bool"),
+        (lambda x: object(), "a object"),
     ],
 )
 def test_a_result_that_is_no_scalar(f, words):
