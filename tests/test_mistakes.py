@@ -795,12 +795,12 @@ MISTAKES = [
     (
         lambda: optim.AdamW({"w": X}, 0.1, betas=(0.9,)),
         ValueError,
-        "AdamW needs two betas and a positive eps (0/0 otherwise), not (0.9,) and 1e-08",
+        "AdamW needs two betas",
     ),
     (
         lambda: optim.AdamW({"w": X}, 0.1, eps=0.0),
         ValueError,
-        "AdamW needs two betas and a positive eps (0/0 otherwise), not (0.9, 0.999) and 0.0",
+        "positive eps",
     ),
     (
         lambda: optim.AdamW({"w": X}, 0.1, weight_decay=-1.0),
