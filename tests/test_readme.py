@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import npgrad as ng
-from npgrad import decoder, optim, tree
+from npgrad import decoder, optim, parallel, tree
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_both_commands_set_themselves_up_and_ci_runs_the_tests_command():
 
 def test_every_name_in_the_table_exists():
     table = README.split("## Add a primitive")[0].split("| to | use |")[1].split("On the command line")[0]
-    homes = (ng, ng.Tape, decoder, optim, tree, builtins)
+    homes = (ng, ng.Tape, decoder, optim, parallel, tree, builtins)
     names = set(re.findall(r"`(?:with ng\.)?([A-Za-z_]+)", table)) - {"npgrad", "tape"}
     names |= set(re.findall(r"tape\.(\w+)", table)) - {"html"}
     assert len(names) > 40
