@@ -11,6 +11,9 @@ changes those arrays in place, block by block so that a block's parameters, grad
         gradients, norm = optim.clip_by_global_norm(gradients, 1.0)
         params = optimizer.update(gradients)
 
+Parameters of float16 have moments and arithmetic in float32, and each new value is rounded once; steps of less than half
+its last digit are lost all the same, so it is better to train float32 copies of them.
+
 Clipping and schedules are plain functions: clipping returns new trees, a schedule is a function from the step to the
 rate, and any function will do.
 """
@@ -39,6 +42,11 @@ class _Group(NamedTuple):
     dtype: np.dtype
     decay: float
 
+    @property
+    def working(self) -> np.dtype:
+        """The dtype of moments and arithmetic: that of the parameters, but no narrower than float32."""
+        return np.promote_types(self.dtype, np.float32)
+
 
 class _Leaf(NamedTuple):
     """Where a parameter lives: elements [start, stop) of the buffers of its group."""
@@ -60,7 +68,10 @@ class _Optimizer:
         ends = {leaf.group: leaf.stop for leaf in self._leaves}  # the last leaf of a group ends where its buffers do
         self._order = [i for group in ends for i, leaf in enumerate(self._leaves) if leaf.group is group]
         self._buffers = {
-            name: {group: np.zeros(end, group.dtype) for group, end in ends.items()} for name in ("params", *moments)
+            name: {
+                group: np.zeros(end, group.dtype if name == "params" else group.working) for group, end in ends.items()
+            }
+            for name in ("params", *moments)
         }
         self._counts = [0] * len(named)
         for view, (_, p) in zip(self._views("params"), named):
@@ -88,8 +99,12 @@ class _Optimizer:
             group, start, _, _ = self._leaves[chosen[0]]
             move = self._mover(rate, count, group)
             buffers = [by_group[group] for by_group in self._buffers.values()]
-            for g in _blocks([found[i] for i in chosen], group.dtype):
-                move(g, *[buffer[start : start + len(g)] for buffer in buffers])
+            for g in _blocks([found[i] for i in chosen], group.working):
+                p, *moments = [buffer[start : start + len(g)] for buffer in buffers]
+                wide = p.astype(group.working, copy=False)
+                move(g, wide, *moments)
+                if wide is not p:
+                    p[...] = wide
                 start += len(g)
         self._counts = [count + (g is not None) for count, g in zip(self._counts, found)]
         self.step += 1
@@ -123,7 +138,7 @@ class _Optimizer:
         return _number("the learning rate", rate)
 
     def _mover(self, rate: float, count: int, group: _Group) -> Callable[..., None]:
-        """The function that moves a block: `move(g, params, *moments)`, in place but for g."""
+        """The function that moves a block: `move(g, params, *moments)`, in place but for g, in `group.working`."""
         raise NotImplementedError
 
 
@@ -204,18 +219,21 @@ class AdamW(_Optimizer):
         eps: float = 1e-8,
         weight_decay: Decay = 0.01,
     ):
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise ValueError(f"AdamW needs two betas, such as (0.9, 0.999), not {betas!r}")
         self.betas = tuple(_number(f"betas[{i}]", beta, 1) for i, beta in enumerate(betas))
         self.eps = _number("eps", eps)
-        if len(self.betas) != 2 or eps == 0:
-            raise ValueError(f"AdamW needs two betas and a positive eps (0/0 otherwise), not {betas} and {eps}")
         super().__init__(params, learning_rate, weight_decay, ("sums", "squares"))
+        for group in self._buffers["params"]:
+            if np.array(self.eps, group.working) == 0:
+                raise ValueError(f"AdamW needs a positive eps in {group.working} (0/0 otherwise), not {eps}")
 
     def _mover(self, rate: float, count: int, group: _Group) -> Callable[..., None]:
         weights, square_weights = ((1 - beta ** (count + 1)) / (1 - beta) for beta in self.betas)
         scale = math.sqrt(square_weights)  # taken out of the root: one operation less for each block
         numbers = *self.betas, self.eps * scale, rate * scale / weights, 1 - rate * group.decay
-        beta1, beta2, eps, step, keep = (np.array(x, group.dtype) for x in numbers)  # cheaper operands than floats
-        scratch = np.empty(BLOCK, group.dtype)
+        beta1, beta2, eps, step, keep = (np.array(x, group.working) for x in numbers)  # cheaper operands than floats
+        scratch = np.empty(BLOCK, group.working)
 
         def move(g: np.ndarray, p: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
             t = scratch[: len(g)]
@@ -298,10 +316,14 @@ def cosine_schedule(rate: float, total: int, *, warmup: int = 0, final: float = 
 def _schedule(rate: float, warmup: int, total: int | None, final: float, shape: Callable[[float], float]) -> Callable:
     """Warm-up, then final + (rate - final) * shape(progress), with progress from 0 to 1, held at `total`."""
     rate, final = _number("the learning rate", rate), _number("the final rate", final)
-    if warmup < 0 or (total is not None and total <= warmup):
+    for name, steps in (("warmup", warmup), ("total", warmup if total is None else total)):
+        _check_number(name, steps)
+    if not 0 <= warmup < (math.inf if total is None else total):
         raise ValueError(f"a schedule needs 0 <= warmup < total, not a warmup of {warmup} and a total of {total}")
 
     def at(step: int) -> float:
+        if step < 0:
+            raise ValueError(f"a schedule starts at step 0, so there is no rate at {step}")
         if step < warmup:
             return rate * step / warmup
         progress = 0.0 if total is None else min(1.0, (step - warmup) / (total - warmup))
@@ -390,7 +412,13 @@ def _decay(weight_decay: Decay, path: str, p: np.ndarray) -> float:
     return _number(f"the weight decay of {path}" if callable(weight_decay) else "weight_decay", decay)
 
 
+def _check_number(name: str, value: Any) -> None:
+    if np.ndim(value) or np.asarray(value).dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be a real number, not {value!r}")
+
+
 def _number(name: str, value: float, end: float = math.inf) -> float:
+    _check_number(name, value)
     if not 0 <= value < end:
         limit = "finite" if end == math.inf else f"below {end}"
         raise ValueError(f"{name} must be at least 0 and {limit}, not {value}")

@@ -300,10 +300,15 @@ WRONG_OPTIONS = {
     "eps": (lambda: optim.AdamW([1.0], 0.1, eps=0.0), "positive eps"),
     "decay": (lambda: optim.AdamW([1.0], 0.1, weight_decay=-1.0), "weight_decay"),
     "decay of a leaf": (lambda: optim.AdamW({"w": 1.0}, 0.1, weight_decay=lambda *_: np.inf), r"params\['w'\]"),
+    "one beta": (lambda: optim.AdamW([1.0], 0.1, betas=0.9), r"two betas, such as \(0.9, 0.999\), not 0.9"),
+    "eps of float32": (lambda: optim.AdamW([np.float32(1)], 0.1, eps=1e-50), "positive eps in float32"),
     "norm": (lambda: optim.clip_by_global_norm([1.0], -1.0), "max_norm"),
     "limit": (lambda: optim.clip_by_value([1.0], np.nan), "limit"),
     "total": (lambda: optim.cosine_schedule(0.1, 5, warmup=5), "warmup of 5 and a total of 5"),
     "warmup": (lambda: optim.constant_schedule(0.1, warmup=-1), "warmup of -1"),
+    "no total": (lambda: optim.cosine_schedule(0.1, math.nan), "total of nan"),
+    "step": (lambda: optim.cosine_schedule(0.1, 5)(-1), "starts at step 0, so there is no rate at -1"),
+    "step of a warmup": (lambda: optim.constant_schedule(0.1, warmup=3)(-2), "no rate at -2"),
     "schedule's rate": (lambda: optim.linear_schedule(np.nan, 5), "learning rate"),
 }
 
@@ -312,6 +317,50 @@ WRONG_OPTIONS = {
 def test_options_out_of_range_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: optim.SGD([1.0], "x"), "the learning rate"),
+        (lambda: optim.SGD([1.0], [0.1]), "the learning rate"),
+        (lambda: optim.SGD([1.0], lambda step: None), "the learning rate"),
+        (lambda: optim.SGD([1.0], 0.1, momentum="x"), "momentum"),
+        (lambda: optim.AdamW([1.0], 0.1, betas=(0.9, "x")), r"betas\[1\]"),
+        (lambda: optim.AdamW([1.0], 0.1, eps=1j), "eps"),
+        (lambda: optim.AdamW([1.0], 0.1, weight_decay=None), "weight_decay"),
+        (lambda: optim.clip_by_value([1.0], "x"), "limit"),
+        (lambda: optim.clip_by_global_norm([1.0], None), "max_norm"),
+        (lambda: optim.linear_schedule(0.1, "x"), "total"),
+        (lambda: optim.linear_schedule(0.1, 5, warmup=None), "warmup"),
+    ],
+)
+def test_options_that_are_no_numbers_are_refused_by_name(call, name):
+    with pytest.raises(TypeError, match=f"{name} must be a real number, not "):
+        call()
+
+
+@pytest.mark.parametrize("make", OPTIMISERS.values(), ids=OPTIMISERS)
+def test_float16_moves_as_float32_rounded(make):
+    half = make(tree(0, np.float16))
+    assert {leaf.dtype for leaf in ng.tree.leaves(half.params)} == {np.dtype(np.float16)}
+    moments = {name: state for name, state in half.state().items() if name not in ("step", "counts", "params")}
+    assert {leaf.dtype for leaf in ng.tree.leaves(moments)} <= {np.dtype(np.float32)}
+    single = make(ng.tree.map(lambda p: p.astype(np.float32), half.params))
+    half.update(tree(1, np.float16))
+    single.update(tree(1, np.float16))
+    for x, y in zip(ng.tree.leaves(half.params), ng.tree.leaves(single.params), strict=True):
+        np.testing.assert_array_equal(x, y.astype(np.float16))
+
+
+def test_float16_stands_gradients_of_zero_and_of_extreme_size():
+    optimiser = optim.AdamW([np.ones(4, np.float16)], 0.125, weight_decay=0.0)
+    for _ in range(3):
+        optimiser.update([np.array([0, 1e-7, 6e4, -6e4], np.float16)])
+    np.testing.assert_allclose(optimiser.params[0], [1, 1 - 0.375 * 1.2 / 1.3, 0.625, 1.375], rtol=0.01)
+    again = optim.AdamW([np.zeros(4, np.float16)], 0.125, weight_decay=0.0)
+    again.restore(optimiser.state())
+    assert same(snapshot(again.state()), snapshot(optimiser.state()))
 
 
 def test_a_schedule_s_bad_rate_is_refused_at_its_step():
