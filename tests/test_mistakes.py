@@ -264,7 +264,7 @@ MISTAKES = [
     (
         lambda: np.copyto(X.copy(), V),
         TypeError,
-        "np.copyto can't be differentiated: it changes an array in place: use np.where(mask, source, x), or",
+        "np.copyto can't be differentiated: it changes an array in place",
     ),
     (
         lambda: np.put(V, 0, 1.0),
