@@ -1,10 +1,12 @@
 """The README's pictures, from real runs: the tape's page and the RoPE lab, photographed in Chromium.
 
-    python demos/make_pictures.py [loss_curve.png]
+    python demos/make_pictures.py [out/loss.png]
 
-needs the extra `browser`, chromium and chromium-driver. A loss curve that train_decoder.py drew is copied beside them.
+needs the extras `browser` and `demos` (for Pillow, which matplotlib brings), chromium and chromium-driver. A loss curve
+that train_decoder.py drew is copied beside them.
 """
 
+import io
 import shutil
 import sys
 import tempfile
@@ -12,11 +14,14 @@ from pathlib import Path
 
 import rope_lab
 import tape_walk
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 PICTURES = Path(__file__).with_name("pictures")
 BACKWARD_STEP = 22  # of tape_walk's page: the adjoint of the scores
+COLOURS = 64  # make a picture a third of the size, and no different to the eye
+HEIGHTS = {"tape": 930, "rope_lab": 980}
 
 
 def photograph(folder):
@@ -27,26 +32,25 @@ def photograph(folder):
                  f"user-data-dir={folder}/profile"):  # fmt: skip
         options.add_argument(f"--{flag}")
     with webdriver.Chrome(options, Service("/usr/bin/chromedriver")) as browser:
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": 1200, "height": 780, "deviceScaleFactor": 1, "mobile": False},
-        )
-        for name in ("tape", "rope_lab"):
+        for name, height in HEIGHTS.items():
+            size = {"width": 1200, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.get((folder / f"{name}.html").as_uri())
             if name == "tape":
                 browser.execute_script("show(arguments[0])", BACKWARD_STEP)
-            browser.save_screenshot(str(PICTURES / f"{name}.png"))
+            picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
+            picture.quantize(COLOURS, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
 
 
-def main(loss_curve=None):
+def main(loss=None):
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         tape_walk.walk()[0].save_page(folder / "tape.html")
         rope_lab.main(folder / "rope_lab.html")
         photograph(folder)
-    if loss_curve:
-        shutil.copy(loss_curve, PICTURES / "loss_curve.png")
+    if loss:
+        shutil.copy(loss, PICTURES / "loss.png")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Looking at a tape: `print(tape)`, `tape.table()`, `tape.backward_listing()`, `tape.to_dot()`, `tape.save_page(path)`.
 
-The engine knows nothing of this room: its methods are attached here. What needs values, the page and the source
-lines, takes a `WatchfulTape`, which keeps what an ordinary tape lets go.
+The engine knows nothing of this room: its methods are attached here. (Type checkers don't see those; they do see the
+functions, `show.table(tape)`.) What an ordinary tape lets go, a `WatchfulTape` keeps: values for the page, all of an
+operation's parameters, source lines. It costs the memory of every value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ __all__ = ["WatchfulTape", "backward_listing", "save_page", "table", "to_dot"]
 def save_page(tape: Tape, path: str | os.PathLike) -> None:
     """Write the tape as one self-contained HTML page to step through, forwards and backwards.
 
-    On a WatchfulTape it shows values; after `gradient(..., retain=True)` adjoints. ValueError for a released tape.
+    A WatchfulTape's page shows values; after `gradient(..., retain=True)` adjoints too. Arrays of any size are
+    summarised: 300 records of a decoder take 1 MB. ValueError for a tape that is released or empty.
+
+    >>> import numpy as np
+    >>> tape = WatchfulTape()
+    >>> x = tape.variable([1.0, 2.0], name="x")
+    >>> _ = tape.gradient(np.sum(np.exp(x)), [x], retain=True)
+    >>> save_page(tape, os.devnull)  # "tape.html", to open in a browser
     """
     from .page import page  # not at the top: printing a tape needs no template
 

@@ -127,6 +127,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
         "x w b", "y = w · n + b,  n = (x − mean(x)) / r,  r = √(var(x) + ε)",
         "x̄ += (u − mean(u) − n · mean(u · n)) / r,  u = ȳ · w", "w̄ += Σ ȳ · n, over rows", "b̄ += Σ ȳ, over rows",
     ),
+    "_checkpointed": ("f x", "y = f(x)", "", "x̄ += the pullback of ȳ, for each input x: f runs again for it"),
     # products
     "matmul": ("A B", "Y = A B", "Ā += Ȳ Bᵀ", "B̄ += Aᵀ Ȳ"),
     "contract": (
