@@ -11,8 +11,8 @@ changes those arrays in place, block by block so that a block's parameters, grad
         gradients, norm = optim.clip_by_global_norm(gradients, 1.0)
         params = optimizer.update(gradients)
 
-Parameters of float16 have moments and arithmetic in float32, and each new value is rounded once. Steps of less than half
-its last digit are lost all the same, so it is better to train float32 copies of them.
+Parameters of float16 have moments and arithmetic in float32, and each new value is rounded once. Steps of less than
+half its last digit are lost all the same, so it is better to train float32 copies of them.
 
 Clipping and schedules are plain functions: clipping returns new trees, a schedule is a function from the step to the
 rate, and any function will do.
