@@ -91,7 +91,7 @@ differentiate(np.reciprocal, lambda out, x: lambda g: -g * out * out)
 
 differentiate(np.exp, lambda out, x: lambda g: g * out)
 differentiate(np.exp2, lambda out, x: lambda g: g * (math.log(2) * out))
-differentiate(np.expm1, lambda out, x: lambda g: g * (out + 1))
+differentiate(np.expm1, lambda out, x: lambda g: g * np.exp(x))  # out + 1 cancels
 differentiate(np.log, lambda out, x: lambda g: g / x)
 differentiate(np.log2, lambda out, x: lambda g: g / (math.log(2) * x))
 differentiate(np.log10, lambda out, x: lambda g: g / (math.log(10) * x))
@@ -120,7 +120,29 @@ for _function, _exp in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):
         lambda out, x, y, exp=_exp: lambda g: g * _weight(exp, y, x, out),
     )
 
-# Trigonometric and hyperbolic functions. Products of sums keep precision near ±1, hypot keeps large x from overflow.
+# Trigonometric and hyperbolic functions.
+
+
+@primitive
+def tanh_slope(x, tanh):
+    """1 - tanh(x)², from exponentials where the difference cancels; `tanh` is known already, and not an argument."""
+    slope = np.asarray(1 - tanh * tanh)
+    steep = slope < 0.05  # above, the rounding error of tanh² is below 20 times that of the result
+    if steep.any():
+        u = np.exp(-2 * np.abs(np.asarray(x)[steep]))
+        slope[steep] = 4 * u / ((1 + u) * (1 + u))
+    return slope
+
+
+tanh_slope.defvjp(lambda out, x, tanh: lambda g: g * (-2 * np.tanh(x) * out))
+
+
+def _tanh(out, x):
+    slope = tanh_slope(x, strip(out))  # now, so that neither x nor the result is kept
+    return lambda g: g * slope
+
+
+# Products of sums keep precision near ±1, hypot keeps large x from overflow.
 
 differentiate(np.sin, lambda out, x: lambda g: g * np.cos(x))
 differentiate(np.cos, lambda out, x: lambda g: -g * np.sin(x))
@@ -129,7 +151,7 @@ differentiate(np.arcsin, lambda out, x: lambda g: g / np.sqrt((1 - x) * (1 + x))
 differentiate(np.arccos, lambda out, x: lambda g: -g / np.sqrt((1 - x) * (1 + x)))
 differentiate(np.sinh, lambda out, x: lambda g: g * np.cosh(x))
 differentiate(np.cosh, lambda out, x: lambda g: g * np.sinh(x))
-differentiate(np.tanh, lambda out, x: lambda g: g * (1 - out * out))
+differentiate(np.tanh, _tanh)
 differentiate(np.arcsinh, lambda out, x: lambda g: g / np.hypot(x, 1))
 differentiate(np.arccosh, lambda out, x: lambda g: g / (np.sqrt(x - 1) * np.sqrt(x + 1)))
 differentiate(np.arctanh, lambda out, x: lambda g: g / ((1 - x) * (1 + x)))
@@ -215,17 +237,28 @@ differentiate(np.i0, lambda out, x: lambda g: g * bessel_i(x, 1))
 differentiate(np.absolute, lambda out, x: lambda g: g * np.sign(x))
 differentiate(np.fabs, lambda out, x: lambda g: g * np.sign(x))
 differentiate(np.copysign, lambda out, x, y: lambda g: g * (np.sign(x) * np.sign(out)), _constant)
-differentiate(np.heaviside, _constant, lambda out, x, y: lambda g: g * (x == 0))
+differentiate(np.heaviside, _constant, lambda out, x, y: lambda g: g * np.equal(x, 0))
 differentiate(np.ldexp, lambda out, x, n: lambda g: np.ldexp(g, n))
 implements(np.real, np.real_if_close)(lambda val: val)
 
 
-def _nan_to_num(out, x, copy=True, nan=0.0, posinf=None, neginf=None):
+@primitive
+def made_finite(x, nan, posinf, neginf):
+    """x with other numbers in place of NaN and of infinities, np.nan_to_num."""
+    return np.nan_to_num(x, True, nan, posinf, neginf)
+
+
+@made_finite.defvjp
+def _made_finite(out, x, nan, posinf, neginf):
     finite = np.isfinite(x)
     return lambda g: keep(g, finite)
 
 
-differentiate(np.nan_to_num, _nan_to_num)
+@implements(np.nan_to_num)
+def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise TypeError("np.nan_to_num with copy=False would change a Variable in place: leave it out, use the result")
+    return made_finite(x, nan, posinf, neginf)
 
 
 @primitive

@@ -21,7 +21,7 @@ _REASONS = {
     "put_along_axis": f"{IN_PLACE}: use ng.set_at(x, index, values)",
     "place": f"{IN_PLACE}: use np.where(mask, values, x) or ng.set_at(x, mask, values)",
     "putmask": f"{IN_PLACE}: use np.where(mask, values, x)",
-    "copyto": f"{IN_PLACE} (so do np.full and np.full_like, inside): use np.where(mask, x, y), or np.broadcast_to(x, shape)",
+    "copyto": f"{IN_PLACE}, as np.full_like does inside: use np.where(mask, x, y), or np.broadcast_to(x, shape)",
     "fill_diagonal": f"{IN_PLACE}: use ng.set_at(x, np.diag_indices(n), value)",
     "unique": f"{STEPS}: use np.sort(x), or x[index] with the index of np.unique(x.value, return_index=True)",
     "histogram": f"{STEPS}: use np.bincount with weights, or a smooth kernel",

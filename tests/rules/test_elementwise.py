@@ -284,3 +284,42 @@ def test_any_pair_of_broadcast_shapes(shapes, which):
         extra = slope.ndim - got.ndim
         axes = tuple(i for i in range(slope.ndim) if i < extra or got.shape[i - extra] != slope.shape[i])
         np.testing.assert_allclose(got, np.sum(slope, axis=axes).reshape(got.shape), rtol=1e-6, atol=1e-8)
+
+
+def test_nan_to_num_leaves_the_callers_array_alone():
+    x = np.array([1.0, NAN, INF])
+    v = ng.Tape().variable(x)
+    with pytest.raises(TypeError, match="copy=False would change a Variable in place"):
+        np.nan_to_num(v, copy=False)
+    with pytest.raises(TypeError, match="copy=False"):
+        np.nan_to_num(v, False)
+    np.testing.assert_array_equal(x, [1.0, NAN, INF])
+
+
+def test_heaviside_of_a_list():
+    np.testing.assert_array_equal(gradient(lambda h: np.heaviside([0.0, 1.0, -1.0], h), np.full(3, 0.5)), [1, 0, 0])
+
+
+FLAT = [
+    (np.tanh, lambda x: 1 / np.cosh(x) ** 2, lambda x: -2 * np.tanh(x) / np.cosh(x) ** 2, 300.0),
+    (np.expm1, np.exp, np.exp, 300.0),
+]
+
+
+@pytest.mark.parametrize(("f", "first", "second", "end"), FLAT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_keep_their_digits_where_the_function_is_flat(f, first, second, end, dtype):
+    x = np.linspace(-end, 5, 1500).astype(dtype)
+    if dtype == np.float32:
+        x = x[x > -40]
+    exact = x.astype(np.longdouble)
+    rtol = 100 * np.finfo(dtype).eps
+    slope, pullback = ng.vjp(lambda x: ng.vjp(f, x)[1](np.ones(x.shape, dtype))[0], x)
+    assert slope.dtype == dtype
+    np.testing.assert_allclose(slope, first(exact).astype(float), rtol=rtol)
+    np.testing.assert_allclose(pullback(np.ones_like(x))[0], second(exact).astype(float), rtol=rtol)
+
+
+def test_the_slope_of_tanh_at_infinity_and_nan():
+    np.testing.assert_array_equal(gradient(np.tanh, np.array([-INF, 0.0, INF, NAN, -800.0])), [0, 1, 0, NAN, 0])
+    assert gradient(np.tanh, np.array(20.0)) == pytest.approx(1 / math.cosh(20) ** 2, rel=1e-14)
