@@ -27,7 +27,7 @@ NAMES = {name: getattr(np, name) for name in (
     "density": lambda x: np.exp(-x * x / 2) / np.sqrt(2 * np.pi),
 }  # fmt: skip
 WORDS = {  # forward or pullback in words, or in functions that NumPy hasn't
-    "nan_to_num", "mantissa", "where", "gelu[approximate='tanh']", "sinc_derivative", "i0", "unwrap",
+    "made_finite", "tanh_slope", "mantissa", "where", "gelu[approximate='tanh']", "sinc_derivative", "i0", "unwrap",
 }  # fmt: skip
 COMPUTED = sorted(ELEMENTWISE.keys() - WORDS)
 SHAPE = 3, 4
