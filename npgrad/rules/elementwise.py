@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import differentiate, primitive
-from ..variable import NONDIFFERENTIABLE, implements, nondifferentiable, strip
+from ..variable import NONDIFFERENTIABLE, Variable, implements, nondifferentiable, strip
 
 _function: Any
 
@@ -126,20 +126,27 @@ for _function, _exp in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):
 @primitive
 def tanh_slope(x, tanh):
     """1 - tanh(x)², from exponentials where the difference cancels; `tanh` is known already, and not an argument."""
-    slope = np.asarray(1 - tanh * tanh)
-    steep = slope < 0.05  # above, the rounding error of tanh² is below 20 times that of the result
-    if steep.any():
-        u = np.exp(-2 * np.abs(np.asarray(x)[steep]))
-        slope[steep] = 4 * u / ((1 + u) * (1 + u))
+    slope, flat = np.asarray(1 - tanh * tanh), _is_flat(tanh)
+    if flat.any():
+        u = np.exp(-2 * np.abs(np.asarray(x)[flat]))
+        slope[flat] = 4 * u / ((1 + u) * (1 + u))
     return slope
 
 
 tanh_slope.defvjp(lambda out, x, tanh: lambda g: g * (-2 * np.tanh(x) * out))
 
 
+def _is_flat(tanh):
+    """Where the slope is so small that the rounding error of tanh² is more than 20 times that of the slope."""
+    return (tanh > 0.975) | (tanh < -0.975)
+
+
 def _tanh(out, x):
-    slope = tanh_slope(x, strip(out))  # now, so that neither x nor the result is kept
-    return lambda g: g * slope
+    plain = strip(out)
+    if type(x) is Variable or _is_flat(plain).any():
+        slope = tanh_slope(x, plain)  # now, so that neither x nor the result is kept
+        return lambda g: g * slope
+    return lambda g: g * (1 - out * out)
 
 
 # Products of sums keep precision near ±1, hypot keeps large x from overflow.
