@@ -16,7 +16,7 @@ import numpy as np
 
 from ..rope import DEFAULT_BASE, RotaryEmbedding, frequencies
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 FEWEST_ROWS = 64  # of a table of rotations
 LARGEST = {"num_hidden_layers": 10_000, "head_dim": 65_536}  # a config must not make its reader take memory
 
@@ -28,7 +28,8 @@ class Config:
     num_key_value_heads is num_attention_heads, and head_dim is hidden_size / num_attention_heads, unless given.
     rope_scaling is a dict with "rope_type", as `RotaryEmbedding` takes; a rope_theta in it becomes the config's.
     attention_bias puts a bias on all four projections of Llama's attention; model_type "qwen2" has them on queries,
-    keys and values, and no choice. ValueError, with the reason, for what is inconsistent or unknown.
+    keys and values, and no choice. "mistral" has no biases; sliding_window is how many tokens its attention sees, the
+    last one among them, all unless given. ValueError, with the reason, for what is inconsistent or unknown.
 
     >>> Config(vocab_size=9, hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2).head_dim
     4
@@ -47,6 +48,7 @@ class Config:
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = False
     attention_bias: bool = False
+    sliding_window: int | None = None
     model_type: str = "llama"
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
@@ -57,6 +59,10 @@ class Config:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
             _check(field, getattr(self, field.name))
+        if self.sliding_window is not None and self.model_type != "mistral":
+            raise ValueError(f"sliding_window is a setting of mistral's, not of {self.model_type}'s")
+        if self.attention_bias and self.model_type == "mistral":
+            raise ValueError("attention_bias must be False: mistral's projections have no biases")
         if self.num_key_value_heads is None:
             object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         if self.head_dim is None:
@@ -93,6 +99,8 @@ class Config:
                 raise ValueError(f"{key} {given[key]!r} is not supported, only {only!r}")
         names = [field.name for field in dataclasses.fields(cls)]
         kept = {name: given[name] for name in names if given.get(name) is not None}
+        if kind != "mistral":
+            kept.pop("sliding_window", None)  # where use_sliding_window is false, it says nothing
         scaling = given.get("rope_parameters") or given.get("rope_scaling") or {}
         if not isinstance(scaling, Mapping):
             raise ValueError(f"rope_parameters, or rope_scaling, must be an object, not {scaling!r}")
@@ -187,7 +195,7 @@ def _check(field: dataclasses.Field, value: Any) -> None:
     if value is None and field.default is None:
         return
     good, wanted = True, ""
-    if field.type == "int":
+    if field.type == "int" or field.name == "sliding_window":
         most = LARGEST.get(field.name, 2**31 - 1)
         good, wanted = type(value) is int and 1 <= value <= most, f"an integer from 1 to {most}"
     elif field.type == "bool":

@@ -193,5 +193,5 @@ def _attend(config, block, h, rotate, mask, cache, layer):
     k, v = rotate(heads("k", config.num_key_value_heads)), heads("v", config.num_key_value_heads)
     if cache is not None:
         k, v = cache.extend(layer, k, v)
-    out = attention(q, k, v, mask=mask).swapaxes(1, 2)
+    out = attention(q, k, v, mask=mask, window=config.sliding_window).swapaxes(1, 2)
     return linear(out.reshape(*h.shape[:2], config.num_attention_heads * config.head_dim), block["wo"], block.get("bo"))

@@ -28,6 +28,8 @@ def test_what_is_not_given_is_derived():
         {"rope_scaling": LLAMA3, "rope_theta": 500.0, "tie_word_embeddings": True},
         {"attention_bias": True, "head_dim": 6, "eos_token_id": [1, 2]},
         {"model_type": "qwen2", "num_key_value_heads": 1, "rms_norm_eps": 1e-5},
+        {"model_type": "mistral", "sliding_window": 3},
+        {"model_type": "mistral"},
     ],
 )
 def test_a_dictionary_and_back(changes):
@@ -58,6 +60,12 @@ def test_none_counts_as_absent():
     ):
         assert config.rope_theta == 5e5
         np.testing.assert_array_equal(config.rotary(1).inverse_frequencies, plain.rotary(1).inverse_frequencies / 4)
+
+
+def test_a_window_that_is_not_used_says_nothing():
+    given = {**SIZES, "model_type": "qwen2", "use_sliding_window": False, "sliding_window": 4, "max_window_layers": 1}
+    assert decoder.Config.from_dict(given) == decoder.Config(**SIZES, model_type="qwen2")
+    assert decoder.Config.from_dict({**SIZES, "model_type": "mistral", "sliding_window": 4}).sliding_window == 4
 
 
 def test_the_length_before_scaling_may_stand_outside():
@@ -126,7 +134,10 @@ def test_an_architecture_may_be_named_instead_of_the_model_type():
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0, "max_position_embeddings": 9}}, "another max_pos"),
         ({"rope_theta": 100.0, "rope_scaling": {"rope_theta": 500.0}}, "rope_theta is 100.0, but rope_scaling has 500"),
         ({"vocab_size": np.array([9])}, "vocab_size must be an integer"),
-        ({"model_type": "gpt2"}, "unknown architecture 'gpt2': known are llama, qwen2"),
+        ({"model_type": "gpt2"}, "unknown architecture 'gpt2': known are llama, mistral, qwen2"),
+        ({"model_type": "llama", "sliding_window": 4}, "sliding_window is a setting of mistral's, not of llama's"),
+        ({"model_type": "mistral", "sliding_window": 0}, "sliding_window must be an integer from 1 to"),
+        ({"model_type": "mistral", "attention_bias": True}, "mistral's projections have no biases"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(changes, words):

@@ -90,9 +90,13 @@ def test_initial_parameters(dtype):
 
 
 @settings(deadline=None, max_examples=20)
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.sampled_from([np.float32, np.float64]))
-def test_a_cache_in_any_segmentation_equals_one_pass(lengths, dtype):
-    config, params = model(dtype=dtype)
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from([{}, {"model_type": "mistral", "sliding_window": 3}]),
+)
+def test_a_cache_in_any_segmentation_equals_one_pass(lengths, dtype, changes):
+    config, params = model(dtype=dtype, **changes)
     tokens = np.random.default_rng(sum(lengths)).integers(0, 11, (2, sum(lengths)))
     whole = decoder.forward(config, params, tokens)
     cache = decoder.Cache(config, 2, sum(lengths), dtype)
@@ -102,6 +106,33 @@ def test_a_cache_in_any_segmentation_equals_one_pass(lengths, dtype):
     assert cache.length == cache.capacity == sum(lengths)
     assert {part.dtype for part in parts} == {np.dtype(dtype)}
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, rtol=0, atol={8: 1e-12, 4: 1e-5}[whole.itemsize])
+
+
+def test_a_sliding_window_is_a_band_of_visible_tokens(monkeypatch):
+    config, params = model(model_type="mistral", sliding_window=2)
+    found = decoder.forward(config, params, TOKENS)
+    attention, columns = decoder.model.attention, np.arange(5)
+    distance = columns[:, None] - columns
+    band = (distance >= 0) & (distance < 2)
+    monkeypatch.setattr(
+        decoder.model, "attention", lambda q, k, v, mask, window: attention(q, k, v, causal=False, mask=band)
+    )
+    np.testing.assert_allclose(found, decoder.forward(config, params, TOKENS), atol=1e-12)
+    monkeypatch.undo()
+    whole = decoder.forward(CONFIG, params, TOKENS)
+    np.testing.assert_allclose(found[:, :2], whole[:, :2], atol=1e-12)
+    assert np.abs(found[:, 2:] - whole[:, 2:]).max(axis=(0, 2)).min() > 1e-3
+
+
+def test_generation_within_a_sliding_window_equals_recomputing_everything():
+    config, params = model(model_type="mistral", sliding_window=3)
+    prompts = [[4], [1, 2, 3, 4, 5]]
+    steps = np.array(list(decoder.generate(config, params, prompts, max_new_tokens=8))).T.tolist()
+    for prompt, new in zip(prompts, steps, strict=True):
+        tokens = list(prompt)
+        for token in new:
+            assert token == int(np.argmax(decoder.forward(config, params, [tokens])[0, -1]))
+            tokens.append(token)
 
 
 def test_a_step_reads_the_cache_without_copying_it():
