@@ -10,7 +10,17 @@ import pytest
 
 import npgrad as ng
 from npgrad.__main__ import main
-from npgrad.check.audit import audit, checked, name_of_function, uncovered, variants
+from npgrad.check.audit import (
+    LEAST_SHAPES,
+    audit,
+    checked,
+    completed,
+    load_examples,
+    name_of_function,
+    shapes,
+    uncovered,
+    variants,
+)
 from npgrad.check.examples import EXAMPLES, Example, example
 from npgrad.primitive import PRIMITIVES
 
@@ -30,6 +40,24 @@ def test_a_primitive_without_examples_is_named():
         assert name_of_function(made) in uncovered()
     finally:
         PRIMITIVES.remove(made)
+
+
+def test_every_function_is_checked_at_three_shapes():
+    few = [name_of_function(f) for f, e in load_examples().items() if len({*map(shapes, completed(e))}) < LEAST_SHAPES]
+    assert few == []
+
+
+def test_fewer_shapes_are_completed_with_the_smallest_shorter_and_stacked_ones():
+    declared = [Example(np.sin, (np.ones((2, 3)),), {})]
+    assert [shapes(e) for e in completed(declared)] == [((2, 3),), ((1, 1),), ((1, 2),)]
+    assert [shapes(e) for e in completed([Example(np.sin, (np.ones(2),), {})])] == [((2,),), ((1,),), ((2, 2),)]
+    enough = [Example(np.sin, (np.ones(n),), {}) for n in range(3)]
+    assert completed(enough) == enough
+
+
+def test_shapes_that_a_function_refuses_are_left_out():
+    square = [Example(np.linalg.tensorinv, (np.eye(6).reshape(6, 2, 3),), {"ind": 1})]
+    assert [shapes(e) for e in completed(square)] == [((6, 2, 3),), ((1, 1, 1),)]
 
 
 def test_variants_keep_values_and_change_what_they_say():
@@ -61,9 +89,9 @@ def test_outcomes_say_what_was_checked(only):
     example(np.sin, np.ones(4))
     [outcome] = audit()
     assert outcome.name == "np.sin"
-    assert outcome.coordinates == 3 * (6 + 4)
+    assert outcome.coordinates == 3 * (6 + 4 + 1)
     assert outcome.failures == []
-    assert "(2,3); (4,)" in str(outcome)
+    assert "(2,3); (4,); (1,1)" in str(outcome)
     assert str(outcome).count("\n") == 0
 
 
@@ -73,7 +101,7 @@ def test_errors_are_failures_too(only):
 
     example(broken, np.ones(2))
     [outcome] = audit()
-    assert len(outcome.failures) == 3
+    assert len(outcome.failures) == 3  # and no other shape is taken
     assert "RuntimeError: out of order" in outcome.failures[0]
     assert checked(np.sin, (np.ones(2),)).verdict == "pass"
 
@@ -119,7 +147,7 @@ def test_the_audit_takes_users_modules(module, monkeypatch, capsys):
     assert main(["audit", "cubes"]) == 0
     printed = capsys.readouterr().out
     assert "cubes.cube" in printed
-    assert "1 functions, 6 coordinates" in printed
+    assert "1 functions, 21 coordinates" in printed
 
 
 def test_a_wrong_rule_is_exit_status_one(module, monkeypatch, capsys):
@@ -152,7 +180,8 @@ def test_check_at_default_arguments(module, capsys):
     ("path", "words"),
     [("cubes:bare", "no examples, and no default for x"), ("cubes:missing", "has no missing"),
      ("cubes", "names no function"), ("nowhere:f", "nowhere"), (":f", "names no function"), ("cubes:cube.", "has no"),
-     ("math:dist", "no default for p, q"), ("builtins:min", "has no examples, and no"), (".cubes:f", "can't be imported")],
+     ("math:dist", "no default for p, q"), ("builtins:min", "has no examples, and no"),
+     (".cubes:f", "can't be imported")],
 )  # fmt: skip
 def test_what_cannot_be_checked_is_exit_status_two(path, words, module, capsys):
     module("3")

@@ -1,7 +1,9 @@
 """The audit: every registered primitive, users' too, checked at its declared examples on this machine.
 
-Each example is checked as declared (float64), in float32, and with its arrays read-only and strided. A primitive counts
-as covered if an example is declared for it or if some example records it: `join` by np.concatenate's, say.
+Each example is checked as declared (float64), in float32, and with its arrays read-only and strided. A function that
+is declared at fewer than three shapes is also checked at others, made of those: the smallest, shorter by one, stacked.
+A primitive counts as covered if an example is declared for it or if some example records it, as np.concatenate's
+records `join`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import functools
 import importlib
 import pkgutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +26,9 @@ from .examples import EXAMPLES, Example
 from .gradients import check_grads
 from .records import trace
 from .report import Report
-from .subject import of_function
+from .subject import float_leaves, of_function
+
+LEAST_SHAPES = 3
 
 
 class Outcome(NamedTuple):
@@ -59,6 +64,7 @@ def audit() -> Iterator[Outcome]:
     """Check every function that has examples, one after another."""
     for function, examples in load_examples().items():
         started, reports, failures = time.perf_counter(), [], []
+        examples = completed(examples)
         for label, of_arrays, args in (v for e in examples for v in variants(e)):
             report = checked(of_arrays, args)
             if isinstance(report, Report):
@@ -83,12 +89,56 @@ def checked(function: Callable, args: tuple, order: int = 1) -> Report | str:
         return f"{type(error).__name__}: {error}"
 
 
+def completed(examples: list[Example]) -> list[Example]:
+    """The declared examples, and others made of them where these have fewer than LEAST_SHAPES shapes."""
+    found, known = [*examples], {shapes(e) for e in examples}
+    changes = (_smallest, _shorter, _stacked)
+    for e in (_changed(e, change) for e in examples for change in changes):
+        if len(known) >= LEAST_SHAPES:
+            break
+        if shapes(e) not in known and _is_taken(e):
+            found.append(e)
+            known.add(shapes(e))
+    return found
+
+
+def shapes(example: Example) -> tuple[tuple[int, ...], ...]:
+    """The shapes of an example's arrays."""
+    return tuple(x.shape for x in trees.leaves(example.args) if isinstance(x, (np.ndarray, np.generic)))
+
+
+def _is_taken(example: Example) -> bool:
+    """Whether the function takes these arguments and gives finite numbers."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            outputs = float_leaves(example.function(*example.args, **example.kwargs))
+    except Exception:  # some functions have just one shape
+        return False
+    return any(y.size for y in outputs) and all(np.isfinite(y).all() for y in outputs)
+
+
+def _changed(example: Example, change: Callable) -> Example:
+    return Example(example.function, trees.map(change, example.args), trees.map(change, example.kwargs))
+
+
+def _smallest(x: Any) -> Any:
+    return x[(slice(1),) * x.ndim] if isinstance(x, np.ndarray) else x
+
+
+def _shorter(x: Any) -> Any:
+    return x[tuple(slice(max(n - 1, 1)) for n in x.shape)] if isinstance(x, np.ndarray) else x
+
+
+def _stacked(x: Any) -> Any:
+    return np.stack([x, 0.75 * x]) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+
+
 def variants(example: Example) -> Iterator[tuple[str, Callable, tuple]]:
     """The example as declared, in float32, and with strided, read-only arrays: a function of its arrays, and those."""
-    shapes = describe(example.args)
+    called = describe(example.args)
     for label, change in (("float64", _same), ("float32", _single), ("strided", _strided)):
-        changed = Example(example.function, trees.map(change, example.args), trees.map(change, example.kwargs))
-        yield f"{label} {shapes}", *of_arrays(changed)
+        yield f"{label} {called}", *of_arrays(_changed(example, change))
 
 
 def of_arrays(example: Example) -> tuple[Callable, tuple]:

@@ -145,6 +145,8 @@ example(np.sort, CUBE, axis=None)
 example(np.partition, X, 2)
 example(np.partition, X, (1, 2), axis=0)
 example(permuted, LINE, np.array([3, 1, 0, 2, 6, 5, 4]), 0)
+example(permuted, X, np.array([[2, 0, 1, 2], [0, 1, 2, 0], [1, 2, 0, 1]]), 0)
+example(permuted, normal(1), np.array([0]), 0)
 example(np.take_along_axis, X, np.array([[0, 3], [2, 2], [1, 0]]), axis=1)
 example(np.take_along_axis, X, np.array([5, 0, 5]), axis=None)
 for _f in (np.median, np.nanmedian):
@@ -167,6 +169,8 @@ for _method in (
 ):
     example(np.quantile, X, q=0.37, axis=1, method=_method)
 example(quantile, LINE, np.median, np.array([3]))
+example(quantile, normal(1), np.median, np.array([0]))
+example(quantile, normal(3), np.median, np.array([1]))
 example(np.select, [X > 0.5, X > -0.5], [X, Y], default=0.25)
 example(np.choose, np.array([0, 1, 0, 1]), [X, Y])
 example(np.choose, np.array([5, -1, 0, 1]), [X, Y], mode="wrap")
@@ -222,6 +226,8 @@ for _f in (np.linspace, np.geomspace):
     example(_f, positive(), positive(seed=1) + 2, num=5)
     example(_f, positive(3), positive(3, seed=1) + 2, num=4, endpoint=False, axis=1)
 example(np.logspace, normal(), normal(seed=1), num=5, base=2.0)
+example(np.logspace, normal(3), normal(3, seed=1), num=4)
+example(np.logspace, normal(2, 1), normal(3), num=3, endpoint=False, axis=-1)
 
 # Polynomials.
 
@@ -230,6 +236,7 @@ example(np.polyadd, ROW, LINE)
 example(np.polysub, LINE, ROW)
 example(np.polymul, ROW, LINE)
 example(np.polyder, LINE, m=2)
+example(np.polyder, ROW)
 example(np.polyint, LINE, m=2, k=[1.0, 2.0])
 example(np.vander, ROW)
 example(np.vander, ROW, 3, increasing=True)

@@ -7,6 +7,8 @@ import numpy as np
 from ..higher import checkpoint
 from .examples import example, normal
 
-example(checkpoint(np.tanh), normal(3, 4))
-example(checkpoint(np.multiply), normal(3, 1), normal(4))
-example(checkpoint(np.sin), normal())
+_tanh, _product = checkpoint(np.tanh), checkpoint(np.multiply)
+for _shape in ((), (3, 4), (2, 1, 3)):
+    example(_tanh, normal(*_shape))
+for _row in (normal(1), normal(4), normal(2, 3, 4)):
+    example(_product, normal(3, 1), _row)

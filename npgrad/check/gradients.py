@@ -45,12 +45,13 @@ def check_grads(
 
         |analytic - numeric| <= 2 eps**(2/3) * sum of |terms| + what rounding does to the gradient + estimated error
 
-    `order=2` checks the first order, then the pullback as a function of the inputs and the cotangent, and the adjoint identity through jvp.
-    `directions=k` compares k random directional derivatives instead of every coordinate, with the slope of Taylor's
-    remainder, and finds a failing coordinate by bisection. `extended=False` settles for plain float64 and one central
-    difference (relative errors below 6e-7 pass); it runs only those of f's operations that a leaf reaches, if a probe
-    finds them to be all of f. `batched=True` says that f also takes every float leaf with one more leading axis and
-    returns outputs with that axis: many differences in one call, verified by a probe. Ctrl-C gives the report so far.
+    `order=2` checks the first order, then the pullback as a function of the inputs and the cotangent, and the adjoint
+    identity through jvp. `directions=k` compares k random directional derivatives instead of every coordinate, with the
+    slope of Taylor's remainder, and finds a failing coordinate by bisection. `extended=False` settles for plain float64
+    and one central difference (relative errors below 6e-7 pass); it runs only those of f's operations that a leaf
+    reaches, if a probe finds them to be all of f. `batched=True` says that f also takes every float leaf with one more
+    leading axis and returns outputs with that axis: many differences in one call, verified by a probe. Ctrl-C gives the
+    report so far.
 
     ValueError for an order other than 1 and 2, or a function that is not batched as it says; TypeError if there is no
     float leaf.

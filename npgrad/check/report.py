@@ -70,7 +70,7 @@ class Report:
 
     @property
     def largest_error(self) -> float:
-        """The largest |analytic - numeric| over all coordinates, relative to the size of what was summed."""
+        """The largest |analytic - numeric| of all coordinates, relative to what was summed and rounded there."""
         return max((relative_error(c) for c in self.leaves), default=0.0)
 
     @property
@@ -164,9 +164,9 @@ def apart(c: Coordinates) -> np.ndarray:
 
 
 def relative_error(c: Coordinates) -> float:
-    """The largest error in units of the size of what was summed; errors within rounding of nothing don't count."""
+    """The largest error in units of the size that it may be relative to; errors of the differences don't count."""
     error = apart(c)
-    size = np.maximum(c.scale, np.abs(c.analytic).astype(float))
+    size = np.maximum(c.size, np.abs(c.analytic).astype(float))
     counted = (error > 2 * c.error) & (size > 0) & np.isfinite(error)
     return _largest(np.where(counted, error, 0) / np.where(counted, size, 1))
 
