@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import npgrad as ng
-from npgrad import decoder, optim, training
+from npgrad import decoder, optim, parallel, training
 
 try:
     from matplotlib.figure import Figure
@@ -253,6 +253,7 @@ def run(options):
 
 def main(argv=None):
     options = parse(argv)
+    parallel.keep_memory()  # a third of a step's time is memory asked for anew, otherwise
     try:
         return run(options)
     except KeyboardInterrupt:

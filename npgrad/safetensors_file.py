@@ -110,10 +110,21 @@ def replace(file: Path, write: Callable[[BinaryIO], Any]) -> None:
             stream.flush()
             os.fsync(stream.fileno())  # or the name could reach the disk before the bytes
         os.replace(new, file)
+        _flush_names(file.parent)
     except OSError as error:
         raise OSError(error.errno, f"{file} could not be written: {error.strerror or error}") from error
     finally:
         new.unlink(missing_ok=True)
+
+
+def _flush_names(folder: Path) -> None:
+    """Have the disk know a folder's new names, where folders can be opened: a power cut then finds them too."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _read_json_header(file: Path) -> tuple[dict[str, Any], int, int]:
