@@ -223,7 +223,8 @@ def _permuted(weight, head_dim, rotary_dim, axis, reorder):
 def _rotary_width(dim, rotary_dim, scaling):
     """How many features turn; RotaryError unless they are an even number, and at most dim."""
     if rotary_dim is None and scaling.get("rope_type") != "proportional":
-        rotary_dim = int(dim * _positive(scaling, "partial_rotary_factor", 1.0))
+        share = _positive(scaling, "partial_rotary_factor", 1.0)
+        rotary_dim = int(dim * min(share, 1e9))  # which is too large anyhow, and no infinity
     width = dim if rotary_dim is None else operator.index(rotary_dim)
     for what, size in (("dim", dim), ("rotary_dim", width)):
         if size < 1:

@@ -213,6 +213,7 @@ REFUSED = [
     ("invalid-base", {"rope_theta": -1.0}, "base must be a finite number above 0, not -1.0"),
     ("invalid-base", {"type": "yarn", "factor": 4.0, "rope_theta": 1.0}, "yarn needs a base other than 1"),
     ("rotary-width-mismatch", {"partial_rotary_factor": 1.5}, "rotary_dim 12 exceeds the 8 features"),
+    ("rotary-width-mismatch", {"partial_rotary_factor": 1e308}, "rotary_dim 8000000000 exceeds the 8 features"),
     ("odd-feature-width", {"partial_rotary_factor": 0.4}, "rotary_dim must be even, not 3"),
 ]  # fmt: skip
 
