@@ -1,5 +1,7 @@
 """The catalogue accounts for every public function of NumPy, and what it says of each is what happens."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,17 @@ def test_the_table_names_all():
         assert name in text
     assert f"differentiable ({sum(kind == 'differentiable' for kind in CATALOGUE.values())})" in text
     assert max(map(len, text.splitlines())) < 200
+
+
+def test_defaults_are_numpys():
+    compared = 0
+    for function, ours in REGISTRY.items():
+        if not inspect.isfunction(ours) or not hasattr(function, "__wrapped__"):  # NumPy's functions written in Python
+            continue
+        theirs = inspect.signature(function).parameters
+        for name, parameter in inspect.signature(ours).parameters.items():
+            default = theirs[name].default if name in theirs else np._NoValue
+            if parameter.default is not parameter.empty and default is not np._NoValue:
+                assert parameter.default == default, f"{function.__name__}({name}=)"
+                compared += 1
+    assert compared > 150

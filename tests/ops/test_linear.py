@@ -57,3 +57,9 @@ def test_errors(shapes):
             ValueError, match=r"weight \(inputs, outputs\).*" + str(shapes[-1]).replace("(", r"\(")[:-1]
         ):
             function(*(np.ones(s) for s in shapes))
+
+
+def test_a_list_as_bias_in_both_orders():
+    loss = lambda x: np.sum(ng.linear(x, np.eye(2), [1, 2]) ** 2)
+    np.testing.assert_array_equal(ng.grad(loss)(np.ones(2)), [4, 6])
+    np.testing.assert_array_equal(ng.hessian(loss)(np.ones(2)), 2 * np.eye(2))

@@ -155,3 +155,28 @@ def test_exponentials_in_range_whose_sum_is_not(dtype, largest):
     np.testing.assert_allclose(ng.cross_entropy(x, np.zeros(64, int)), np.log(64), rtol=1e-4)
     rows = np.sqrt(x[None, :, :1])  # of scores that are all `largest`, and see all keys
     np.testing.assert_allclose(ng.attention(rows, rows, rows, scale=1.0, causal=False), rows, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_empty_rows_twice(op):
+    twice = lambda x: np.sum(ng.grad(lambda x: np.sum(FUNCTIONS[op](x) ** 2))(x))
+    assert ng.grad(twice)(np.ones((2, 0))).shape == (2, 0)
+
+
+def test_logsumexp_is_along_the_last_axis():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    np.testing.assert_allclose(ng.grad(lambda x: np.sum(ng.logsumexp(x)))(x), ng.softmax(x, -1), rtol=1e-12)
+    np.testing.assert_allclose(ng.grad(ng.logsumexp)(np.zeros(2)), [0.5, 0.5])
+
+
+def test_memory_of_float32_stays_float32():
+    assert ng.softmax(memoryview(np.ones(2, np.float32))).dtype == np.float32
+
+
+def test_the_gradient_of_logsumexp_where_it_is_infinite_goes_to_the_infinite():
+    x = np.array([[np.inf, 0.0, 1.0], [np.inf, np.inf, 0.0], [np.log(1.0), np.log(3.0), -np.inf]])
+    out, pullback = ng.vjp(ng.logsumexp, x)
+    np.testing.assert_allclose(out, [np.inf, np.inf, np.log(4)])
+    np.testing.assert_allclose(pullback(np.ones(3))[0], [[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.75, 0]])
+    whole = ng.grad(lambda x: ng.logsumexp(x, axis=None))(x)
+    np.testing.assert_allclose(whole, np.isposinf(x) / 3)

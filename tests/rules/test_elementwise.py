@@ -323,3 +323,16 @@ def test_slopes_keep_their_digits_where_the_function_is_flat(f, first, second, e
 def test_the_slope_of_tanh_at_infinity_and_nan():
     np.testing.assert_array_equal(gradient(np.tanh, np.array([-INF, 0.0, INF, NAN, -800.0])), [0, 1, 0, NAN, 0])
     assert gradient(np.tanh, np.array(20.0)) == pytest.approx(1 / math.cosh(20) ** 2, rel=1e-14)
+
+
+def test_logaddexp_at_infinity_beside_a_python_number_stays_in_float32():
+    tape = ng.Tape()
+    np.logaddexp(tape.variable(np.array([INF, 1.0], np.float32)), 2.0)
+    (pullback,) = (p for p in tape.records[-1].pullbacks if p is not None)
+    assert pullback(np.ones(2, np.float32)).dtype == np.float32
+
+
+def test_second_derivative_of_logaddexp_beside_an_infinity():
+    slope = ng.grad(lambda x: np.sum(np.logaddexp(x, np.array([1.0, 1.0]))))
+    share = 1 / (1 + math.exp(1.0 - 2.0))
+    np.testing.assert_allclose(gradient(slope, np.array([INF, 2.0])), [0, share * (1 - share)], rtol=1e-12)

@@ -169,3 +169,25 @@ def test_what_is_refused_says_what_to_use():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=said):
             attempt()
+
+
+def test_eigenvalues_equal_but_for_rounding():
+    q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))
+    a = q @ np.diag([1.0, 1.0, 1.0, 3.0]) @ q.T
+    a = (a + a.T) / 2
+    weights = np.random.default_rng(1).normal(size=(4, 4))
+
+    def projected(part):
+        vectors = lambda x: np.linalg.eigh(x)[1][:, part]
+        return gradient(lambda x: (vectors(x) @ vectors(x).T) * weights, a)
+
+    lone = projected(slice(3, 4))  # the two projections add up to the identity
+    np.testing.assert_allclose(projected(slice(0, 3)), -lone, atol=1e-13)
+    assert np.abs(lone).max() > 0.1
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_tensorsolve_with_axes(axes):
+    a, b = np.random.default_rng(0).normal(size=(2, 3, 6)), np.arange(6.0)
+    got = np.linalg.tensorsolve(ng.Tape().variable(a), b, axes=axes)
+    np.testing.assert_allclose(got.value, np.linalg.tensorsolve(a, b, axes=axes), rtol=1e-9)

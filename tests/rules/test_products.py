@@ -135,3 +135,23 @@ def test_mistakes_are_named():
         np.linalg.multi_dot([v])
     with pytest.raises(ValueError, match="mismatch"):
         np.matmul(v, v)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "products"),
+    [
+        ([(20, 3), (3, 20), (20,)], [(3,), (20,)]),
+        ([(20,), (20, 3), (3, 20)], [(3,), (20,)]),
+        ([(2, 9), (9, 3), (3, 8)], [(2, 3), (2, 8)]),
+        ([(8, 3), (3, 9), (9, 2)], [(3, 2), (8, 2)]),
+    ],
+)
+def test_a_chain_of_three_is_parted_where_it_is_cheapest(shapes, products):
+    tape = ng.Tape()
+    np.linalg.multi_dot([tape.variable(np.ones(s)) for s in shapes])
+    assert [r.shape for r in tape.records[3:]] == products
+
+
+def test_inner_over_nothing_is_zero():
+    x = ng.Tape().variable(np.zeros((3, 0)))
+    np.testing.assert_array_equal(np.inner(x, np.zeros((2, 0))).value, np.zeros((3, 2)))

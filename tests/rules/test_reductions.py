@@ -228,3 +228,27 @@ def test_std_of_equal_numbers_has_slope_0_whatever_the_mean_is_rounded_to(n, key
         y, pullback = ng.vjp(lambda v: np.std(v, axis=1, keepdims=keepdims, **keywords), x)
         np.testing.assert_array_equal(y, np.std(x, axis=1, keepdims=keepdims, **keywords))
         np.testing.assert_array_equal(pullback(np.ones(y.shape))[0], 0)
+
+
+def test_an_axis_whose_number_is_the_size_less_one():
+    x = np.array([[[1.0, 2.0]]])
+    np.testing.assert_array_equal(np.median(ng.Tape().variable(x), axis=1).value, [[1.0, 2.0]])
+
+
+def test_the_mean_of_nothing_has_no_gradient():
+    x = np.zeros((3, 0), np.float32)
+    with pytest.warns(RuntimeWarning):
+        out, pullback = ng.vjp(lambda x: np.mean(x, axis=1), x)
+    (found,) = pullback(np.ones(3, np.float32))
+    assert np.isnan(out).all()
+    assert found.shape == (3, 0)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("f", [np.mean, np.var, np.std, lambda x: np.mean(x, where=np.ones(70_000, bool))])
+def test_more_elements_than_float16_can_count(f):
+    x = np.linspace(-0.1, 0.1, 70_000).astype(np.float16)
+    (got,) = ng.vjp(f, x)[1](np.float16(1))
+    (want,) = ng.vjp(f, x.astype(float))[1](1.0)
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got, want, rtol=1e-2, atol=2e-7)

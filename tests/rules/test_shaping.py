@@ -157,3 +157,14 @@ def test_mistakes_are_named():
         np.rollaxis(v, 0, 5)
     with pytest.raises(TypeError, match=r"np\.stack"):
         np.array([v, v])
+
+
+def test_pad_widths_by_axis():
+    x = np.arange(6.0).reshape(2, 3)
+    for width, same in (({0: 1}, ((1, 1), (0, 0))), ({-1: (1, 2)}, ((0, 0), (1, 2))), ({0: 2, 1: 1}, ((2, 2), (1, 1)))):
+        np.testing.assert_array_equal(np.pad(ng.Tape().variable(x), width).value, np.pad(x, same))
+
+
+def test_a_split_into_no_parts_is_an_error():
+    with pytest.raises(ValueError, match="into 0 parts"):
+        np.split(ng.Tape().variable(np.ones(3)), 0)

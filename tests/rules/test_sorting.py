@@ -159,3 +159,10 @@ def test_a_variable_as_q_is_refused_by_name(f, x):
 def test_take_along_axis_takes_lists():
     x = np.array([3.0, 1.0, 2.0])
     np.testing.assert_array_equal(gradient(lambda v: np.take_along_axis(v, [1, 1], 0), x), [0, 2, 0])
+
+
+def test_a_row_of_nan_longer_than_the_place_of_its_median():
+    x = np.array([[NAN] * 4, [4.0, 1.0, 2.0, 3.0]])
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        got = gradient(lambda v: np.nanmedian(v, axis=1), x)
+    np.testing.assert_array_equal(got, [[0, 0, 0, 0], [0, 0, 0.5, 0.5]])

@@ -231,3 +231,33 @@ def test_spaces_from_float32_to_a_number_have_numpys_dtype(f):
             y = f(*on_tape, 3)
             assert y.dtype == f(*ends, 3).dtype
             np.testing.assert_allclose(y.value, f(*ends, 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [np.linspace, np.logspace])
+def test_spaces_to_a_list(f):
+    got = f(ng.Tape().variable(1.0), [2.0, 3.0], 3)
+    np.testing.assert_allclose(got.value, f(1.0, [2.0, 3.0], 3), rtol=1e-13)
+    got = f([2.0, 3.0], ng.Tape().variable(np.array([1.0, 0.5])), 3)
+    np.testing.assert_allclose(got.value, f([2.0, 3.0], np.array([1.0, 0.5]), 3), rtol=1e-13)
+
+
+def test_logspace_along_another_axis():
+    start = np.array([1.0, 2.0])
+    got = np.logspace(ng.Tape().variable(start), 3.0, 3, axis=-1)
+    np.testing.assert_allclose(got.value, np.logspace(start, 3.0, 3, axis=-1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("weights", [{"fweights": [1, 2, 3, 1]}, {"aweights": [0.5, 1.0, 2.0, 1.0]}])
+def test_covariance_with_one_kind_of_weights(weights):
+    x = np.random.default_rng(0).normal(size=(2, 4))
+    weights = {name: np.array(w) for name, w in weights.items()}
+    np.testing.assert_allclose(np.cov(ng.Tape().variable(x), **weights).value, np.cov(x, **weights), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "x"), [((2, 3), 1, [0.0, 1.0, 3.0]), ((2, 1), 1, [2.0]), ((3, 2), 0, [0.0, 1.0, 3.0])]
+)
+def test_trapezoid_along_any_axis_over_places(shape, axis, x):
+    y = np.random.default_rng(0).normal(size=shape)
+    got = np.trapezoid(ng.Tape().variable(y), np.array(x), axis=axis)
+    np.testing.assert_allclose(got.value, np.trapezoid(y, np.array(x), axis=axis), rtol=1e-13)
