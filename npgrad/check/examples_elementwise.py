@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..rules.elementwise import bessel_i, clamp, fraction, mantissa, sinc_derivative, where
+from ..rules.elementwise import bessel_i, clamp, fraction, mantissa, sinc_derivative, tanh_slope, where
 from ..rules.reductions import deviation, product, recurrence, running_product, variance
 from ..rules.sorting import permuted, quantile
 from ..rules.statistics import binned, convolution
+from ..variable import strip
 from .examples import example, normal, positive
 
 X, Y, P, Q = normal(3, 4), normal(3, 4, seed=1), positive(3, 4), positive(3, 4, seed=1)
@@ -82,6 +83,14 @@ example(clamp, X, ROW, None)
 example(sinc_derivative, X, 2)
 example(sinc_derivative, X * 3, 5)
 example(bessel_i, X, 2)
+
+
+def _slope_of_tanh(x: Any) -> Any:
+    return tanh_slope(x, np.tanh(strip(x)))
+
+
+for _x in (normal(), X * 3, CUBE):
+    example(_slope_of_tanh, _x)
 
 # Reductions.
 
