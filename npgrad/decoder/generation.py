@@ -59,7 +59,7 @@ def generate(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones exceed max_position_embeddings "
             f"{config.max_position_embeddings}"
         )
-    if not 0 < _typed("repetition_penalty", repetition_penalty, Real, "a number") < np.inf:
+    if not 0 < _real("repetition_penalty", repetition_penalty) < np.inf:
         raise ValueError(f"repetition_penalty must be a finite number above 0, not {repetition_penalty}")
     _check_settings(temperature, top_k, top_p)
     seeds = [seed] * len(rows) if np.ndim(seed) == 0 else list(seed)  # type: ignore[arg-type]
@@ -150,12 +150,19 @@ def _typed(name, value, kind, wanted):
     return value
 
 
+def _real(name, value, wanted="a number"):
+    try:
+        return float(_typed(name, value, Real, wanted))
+    except OverflowError:
+        return np.inf
+
+
 def _check_settings(temperature, top_k, top_p):
-    if not 0 <= _typed("temperature", temperature, Real, "a number") < np.inf:
+    if not 0 <= _real("temperature", temperature) < np.inf:
         raise ValueError(f"temperature must be a finite number of at least 0, which means greedy, not {temperature}")
     if top_k is not None and _typed("top_k", top_k, Integral, "an integer, or None") < 1:
         raise ValueError(f"top_k must be at least 1, or None for all tokens, not {top_k}")
-    if top_p is not None and not 0 < _typed("top_p", top_p, Real, "a number, or None") <= 1:
+    if top_p is not None and not 0 < _real("top_p", top_p, "a number, or None") <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, or None, not {top_p}")
 
 

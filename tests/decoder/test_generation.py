@@ -104,6 +104,8 @@ def test_overflowed_parameters_are_noticed():
     [
         ({"temperature": -1.0}, "temperature must be"),
         ({"temperature": np.nan}, "temperature must be"),
+        ({"temperature": 10**400}, "temperature must be a finite number"),
+        ({"repetition_penalty": 10**400}, "repetition_penalty must be a finite number"),
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"top_p": 0.0}, "top_p must be above 0"),
         ({"top_p": 1.5}, "top_p must be above 0"),
