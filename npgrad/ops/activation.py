@@ -9,10 +9,11 @@ import numpy as np
 
 from ..fused import fused
 from ..primitive import primitive
-from .arrays import as_floats, as_same_floats
+from .arrays import as_floats, as_same_floats, half_in_single
 
 
 @primitive
+@half_in_single
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(−x)) elementwise, to full relative precision at both ends and without overflow.
 
@@ -26,7 +27,11 @@ def sigmoid(x: Any) -> Any:
 sigmoid.defvjp(lambda out, x: lambda g: g * (out * sigmoid(-x)))
 
 
+_FAR = 12_000.0  # sigmoid(-12000) is 0 in every precision: infinities are cut off there, since 0 * inf is NaN
+
+
 @primitive
+@half_in_single
 def silu(x: Any) -> Any:
     """x · sigmoid(x) elementwise, also known as swish.
 
@@ -37,18 +42,19 @@ def silu(x: Any) -> Any:
     array([  -0.,    0., 1000.])
     """
     x = as_floats(x)
-    return x * sigmoid(x)
+    return np.maximum(x, -_FAR) * sigmoid(x)
 
 
 @silu.defvjp
 def _(out, x):
     def pullback(g):
         s = sigmoid(x)
-        return g * (s * (1 + x * (1 - s)))
+        return g * (s * (1 + np.maximum(np.minimum(x, _FAR), -_FAR) * (1 - s)))
 
     return pullback
 
 
+@half_in_single
 def swiglu(gate: Any, up: Any) -> Any:
     """silu(gate) · up elementwise: the gated product inside a decoder's feed-forward layer.
 
@@ -62,6 +68,7 @@ def swiglu(gate: Any, up: Any) -> Any:
 
 
 @fused(swiglu)  # type: ignore[no-redef]
+@half_in_single
 def swiglu(gate, up):
     gate, up = as_same_floats(gate, up)
     s = np.empty(gate.shape, gate.dtype)  # sigmoid(gate)
@@ -70,12 +77,13 @@ def swiglu(gate, up):
         np.exp(s, out=s)
     s += 1
     np.divide(1, s, out=s)
+    gate = np.maximum(gate, -_FAR)
     out = np.asarray(gate * up)
     out *= s
 
     def pullback(g):
         dgate = np.asarray(1 - s)
-        dgate *= gate
+        dgate *= np.minimum(gate, _FAR)
         dgate += 1
         dgate *= s  # the slope of silu
         dup = s * gate
@@ -85,6 +93,7 @@ def swiglu(gate, up):
 
 
 @primitive
+@half_in_single
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     """x · Φ(x) elementwise, Φ the standard normal distribution; with approximate="tanh" the usual approximation.
 
@@ -96,18 +105,18 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     array([-0.158655,  0.      ,  0.841345])
     """
     x = as_floats(x)
-    return x * (normal_cdf(x) if _is_exact(approximate) else sigmoid(_tanh_argument(x)))
+    return np.maximum(x, -40.0) * (normal_cdf(x) if _is_exact(approximate) else sigmoid(_tanh_argument(x)))
 
 
 @gelu.defvjp
 def _(out, x, *, approximate="none"):
     if _is_exact(approximate):
-        return lambda g: g * (normal_cdf(x) + x * _normal_density(x))
+        return lambda g: g * (normal_cdf(x) + _clipped(x) * _normal_density(x))
 
     def pullback(g):
         u, clipped = _tanh_argument(x), _clipped(x)
         slope = _TANH_SCALE * (1 + 3 * _TANH_CUBIC * (clipped * clipped))
-        return g * (sigmoid(u) * (1 + x * slope * sigmoid(-u)))
+        return g * (sigmoid(u) * (1 + clipped * slope * sigmoid(-u)))
 
     return pullback
 
@@ -138,6 +147,7 @@ def _normal_density(x):
 
 
 @primitive
+@half_in_single
 def normal_cdf(x):
     """Φ(x), the standard normal distribution function, to full relative precision in both tails."""
     distance = np.minimum(np.abs(x), 40.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ def as_floats(x: Any) -> Any:
     """x as a float array; Variables and float arrays come back as they are, lists and integers become float64."""
     if getattr(getattr(x, "dtype", None), "kind", "") == "f":
         return x
+    if x is None:
+        raise TypeError("expected an array of real numbers, not None")
     x = np.asarray(x)
     if x.dtype.kind not in "iubf":
         raise TypeError(f"expected real numbers, not {x.dtype}")
@@ -23,6 +27,29 @@ def as_same_floats(*arrays: Any) -> list[np.ndarray]:
     if all(a.dtype == floats[0].dtype for a in floats):
         return floats
     return [a.astype(np.result_type(*floats), copy=False) for a in floats]
+
+
+def half_in_single(function: Callable) -> Callable:
+    """Let a function of float16 arrays compute in float32, whose sums neither overflow nor stall, and give float16.
+
+    For plain functions, references, and fused forwards that return their result and a pullback.
+    """
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not args or getattr(args[0], "dtype", None) != np.float16:
+            return function(*args, **kwargs)
+        floats = [a.dtype for a in args if getattr(getattr(a, "dtype", None), "kind", "") == "f"]
+        if np.result_type(*floats) != np.float16:
+            return function(*args, **kwargs)
+        wide = [a.astype(np.float32) if getattr(a, "dtype", None) == np.float16 else a for a in args]
+        found = function(*wide, **kwargs)
+        if not isinstance(found, tuple):
+            return found.astype(np.float16)
+        out, pullback = found
+        return out.astype(np.float16), lambda g: pullback(g.astype(np.float32))
+
+    return run
 
 
 def as_ids(ids: Any, name: str, count: int, remedy: str) -> np.ndarray:

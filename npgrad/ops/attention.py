@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..fused import fused
-from .arrays import as_floats, as_same_floats
+from .arrays import as_floats, as_same_floats, half_in_single
 from .mask import check_window, visible_keys
 from .softmax import exp_and_sum, in_range, row_sums, softmax
 
 
+@half_in_single
 def attention(
     q: Any,
     k: Any,
@@ -63,6 +64,7 @@ def attention(
 
 
 @fused(attention)  # type: ignore[no-redef]
+@half_in_single
 def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scale=None):
     q, k, v = as_same_floats(q, k, v)
     mask = _checked(q, k, v, causal, offset, mask, window)
@@ -222,6 +224,10 @@ def _checked(q, k, v, causal, offset, mask, window):
         raise ValueError(
             f"q and k must have one width, k and v the same heads and tokens, but q, k and v are {_shapes(q, k, v)}"
         )
+    try:
+        np.broadcast_shapes(*(a.shape[:-3] for a in (q, k, v)))
+    except ValueError:
+        raise ValueError(f"the axes of q, k and v before the last three must broadcast: {_shapes(q, k, v)}") from None
     if shared == 0 or heads % shared:
         raise ValueError(f"{heads} query heads can't share {shared} key/value heads: give a multiple of them")
     if not causal and (offset is not None or window is not None):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..fused import fused
-from .arrays import as_floats, as_same_floats
+from .arrays import as_floats, as_same_floats, half_in_single
 
 
+@half_in_single
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x @ weight + bias.
 
@@ -29,6 +30,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @fused(linear)  # type: ignore[no-redef]
+@half_in_single
 def linear(x, weight, bias=None):
     given = [x, weight] if bias is None else [x, weight, bias]
     x, weight, *rest = as_same_floats(*given)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..fused import fused
-from .arrays import as_floats, as_ids
+from .arrays import as_floats, as_ids, half_in_single
 from .softmax import exp_and_sum, log_softmax, shifted
 
 
+@half_in_single
 def cross_entropy(logits: Any, targets: Any, *, ignore_index: int | None = None) -> Any:
     """The mean of −log softmax(logits)[target] over the tokens whose target isn't `ignore_index`.
 
@@ -29,6 +30,7 @@ def cross_entropy(logits: Any, targets: Any, *, ignore_index: int | None = None)
 
 
 @fused(cross_entropy)  # type: ignore[no-redef]
+@half_in_single
 def cross_entropy(logits, targets, *, ignore_index=None):
     logits = as_floats(logits)
     tokens, counted = _checked(logits, targets, ignore_index)
@@ -59,6 +61,8 @@ def cross_entropy(logits, targets, *, ignore_index=None):
 def _checked(logits, targets, ignore_index):
     """The targets that count and the numbers of their tokens, both flat."""
     targets = np.asarray(targets)
+    if ignore_index is not None and not hasattr(ignore_index, "__index__"):
+        raise TypeError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     if logits.ndim < 1 or targets.shape != logits.shape[:-1]:
         raise ValueError(
             "logits must have shape (..., vocabulary) and targets the same without the last axis, but they have shapes "

@@ -2,7 +2,8 @@
 
 All three subtract the row's maximum first, which changes nothing but keeps exp in range. Conventions at infinity:
 a row that is -inf throughout (a query that may see nothing) has softmax 0, log_softmax and logsumexp -inf, and zero
-gradient; a row that contains +inf has no softmax, so that softmax and log_softmax are NaN there, and logsumexp +inf.
+gradient; a row that contains +inf has no softmax, so that softmax and log_softmax are NaN there, and logsumexp +inf,
+with its gradient evenly split among the infinite.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 from ..fused import fused
 from ..primitive import primitive
 from ..variable import strip
-from .arrays import as_floats
+from .arrays import as_floats, half_in_single
 
 Axis = int | tuple[int, ...] | None
 
 
+@half_in_single
 def softmax(x: Any, axis: Axis = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, several axes, or all of them (None).
 
@@ -36,6 +38,7 @@ def softmax(x: Any, axis: Axis = -1) -> Any:
 
 
 @fused(softmax)  # type: ignore[no-redef]
+@half_in_single
 def softmax(x, axis=-1):
     p, total, _ = exp_and_sum(as_floats(x), axis)
     p /= total + (total == 0)
@@ -48,6 +51,7 @@ def softmax(x, axis=-1):
     return p, pullback
 
 
+@half_in_single
 def log_softmax(x: Any, axis: Axis = -1) -> Any:
     """x − logsumexp(x) along an axis, several axes, or all of them (None): the logarithm of softmax, in range.
 
@@ -63,6 +67,7 @@ def log_softmax(x: Any, axis: Axis = -1) -> Any:
 
 
 @fused(log_softmax)  # type: ignore[no-redef]
+@half_in_single
 def log_softmax(x, axis=-1):
     x = as_floats(x)
     e, total, top = exp_and_sum(x, axis)
@@ -80,6 +85,7 @@ def log_softmax(x, axis=-1):
 
 
 @primitive
+@half_in_single
 def logsumexp(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along an axis, several axes, or all of them (None).
 
@@ -100,9 +106,20 @@ def _(out, x, axis=-1, keepdims=False):
     kept = out.shape if keepdims or axis is None else np.expand_dims(strip(out), axis).shape
 
     def pullback(g):
-        return np.reshape(g, (1,) * np.ndim(x) if axis is None else kept) * softmax(x, axis)
+        whole = (1,) * np.ndim(x) if axis is None else kept
+        return np.reshape(g, whole) * _shares(x, np.reshape(strip(out), whole), axis)
 
     return pullback
+
+
+def _shares(x: Any, total: np.ndarray, axis: Axis) -> Any:
+    """softmax(x), but in rows whose logsumexp is +inf the limit: an even split among the infinite."""
+    infinite = np.isposinf(total)
+    if not infinite.any():
+        return softmax(x, axis)
+    largest = np.isposinf(strip(x)).astype(total.dtype)
+    even = largest / np.maximum(np.sum(largest, axis=axis, keepdims=True), 1)
+    return np.where(infinite, even, softmax(np.where(infinite, np.zeros((), total.dtype), x), axis))
 
 
 def exp_and_sum(x: np.ndarray, axis: Axis = -1) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:

@@ -79,12 +79,18 @@ def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False, initial=0, wh
     return lambda g: np.where(where, np.reshape(g, kept), np.zeros(shape, g.dtype))
 
 
+def _divided(g, n):
+    """g / n for a count n, which float16 can't hold from 65520 on."""
+    return g / n if g.dtype != np.float16 else g * (1 / n if n else np.nan)
+
+
 def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False, where=True):
     shape, kept = x.shape, kept_shape(x.shape, axis)
     if where is True:
         n = count(shape, axis)
-        return lambda g: spread(g / n, kept, shape) if n else np.zeros(shape, g.dtype)
-    n = np.maximum(np.sum(np.broadcast_to(where, shape), axis=axis, dtype=out.dtype, keepdims=True), 1)
+        return lambda g: spread(_divided(g, n), kept, shape) if n else np.zeros(shape, g.dtype)
+    n = np.sum(np.broadcast_to(where, shape), axis=axis, dtype=np.result_type(out.dtype, np.float32), keepdims=True)
+    n = np.maximum(n, 1)
     return lambda g: np.where(where, np.reshape(g, kept) / n, np.zeros(shape, g.dtype))
 
 
@@ -101,7 +107,7 @@ def variance(x, axis, ddof, keepdims):
 @variance.defvjp
 def _variance(out, x, axis, ddof, keepdims):
     kept, n = kept_shape(x.shape, axis), max(count(x.shape, axis) - ddof, 0)
-    return lambda g: np.reshape(2 * g / n, kept) * (x - np.mean(x, axis=axis, keepdims=True))
+    return lambda g: np.reshape(_divided(2 * g, n), kept) * (x - np.mean(x, axis=axis, keepdims=True))
 
 
 @primitive
@@ -118,7 +124,7 @@ def _deviation(out, x, axis, ddof, keepdims):
         mean, spread = np.mean(x, axis=axis, keepdims=True), np.reshape(out, kept)
         equal = strip(spread) <= 4 * np.finfo(x.dtype).eps * np.abs(strip(mean))  # all but for the mean's rounding
         slope = np.where(equal, 0, 1 / np.where(equal, 1, spread))
-        return np.reshape(g, kept) * slope / n * (x - mean)
+        return _divided(np.reshape(g, kept) * slope, n) * (x - mean)
 
     return pullback
 

@@ -103,3 +103,24 @@ def test_errors():
         ng.gelu(np.ones(2), approximate="erf")
     with pytest.raises(TypeError, match="complex128"):
         ng.silu(np.ones(2, complex))
+
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("f", [ng.silu, ng.gelu, FUNCTIONS["gelu_tanh"], lambda x: ng.swiglu(x, np.ones_like(x.value))])
+def test_infinities_have_the_limits(f, dtype):
+    tape = ng.Tape()
+    x = tape.variable(np.array([-INF, INF, NAN, -1e4], dtype))
+    y = f(x)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.value, [0, INF, NAN, 0])
+    np.testing.assert_array_equal(tape.gradient(y, [x], np.ones(4, dtype))[0], [0, 1, NAN, 0])
+
+
+def test_the_slope_of_gelu_in_half_precision_stays_finite():
+    x = np.array([200.0, -200.0, 1.0], np.float16)
+    out, pullback = ng.vjp(FUNCTIONS["gelu_tanh"], x)
+    np.testing.assert_allclose(out, [200, 0, 0.8412], rtol=1e-3)
+    np.testing.assert_allclose(pullback(np.ones(3, np.float16))[0], [1, 0, 1.083], rtol=1e-3)

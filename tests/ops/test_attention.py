@@ -250,3 +250,10 @@ def test_errors(error, words, q, k, v, options):
     for function in (ng.attention, ng.attention.reference):
         with pytest.raises(error, match=words):
             function(np.ones(q), np.ones(k), np.ones(v), **options)
+
+
+def test_batches_that_do_not_broadcast_say_so():
+    q, k = np.ones((2, 1, 4, 3)), np.ones((3, 1, 4, 3))
+    for f in (ng.attention, ng.attention.reference):
+        with pytest.raises(ValueError, match=r"before the last three must broadcast: \(2, 1, 4, 3\), \(3, 1, 4, 3\)"):
+            f(q, k, k)

@@ -137,3 +137,17 @@ def test_other_errors():
         ng.cross_entropy(np.ones((2, 4)), [0, 1, 2])
     with pytest.raises(TypeError, match="targets for 4 logits must be integers, not float64"):
         ng.cross_entropy(np.ones((2, 4)), [0.0, 1.0])
+
+
+def test_many_tokens_in_half_precision():
+    logits = np.zeros((30_000, 4), np.float16)
+    out, pullback = ng.vjp(lambda x: ng.cross_entropy(x, np.zeros(30_000, int)), logits)
+    assert out.dtype == np.float16
+    np.testing.assert_allclose(out, np.log(4), rtol=1e-3)
+    (g,) = pullback(np.float16(1))
+    np.testing.assert_allclose(g[0], np.array([-3, 1, 1, 1]) / 4 / 30_000, rtol=1e-2)
+
+
+def test_an_ignore_index_that_is_no_integer_is_refused():
+    with pytest.raises(TypeError, match="ignore_index must be an integer or None, not 'a'"):
+        ng.cross_entropy(np.zeros((2, 3)), [0, 1], ignore_index="a")

@@ -79,3 +79,27 @@ def test_errors():
         ng.layer_norm(np.ones((2, 3)), np.ones(3), np.ones((1, 3)))
     with pytest.raises(ValueError, match=r"shape \(\.\.\., width\)"):
         ng.rms_norm(1.0, 1.0)
+
+
+def test_half_precision_is_computed_in_single():
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(3, 512)) * 300).astype(np.float16)
+    w, b, g = (rng.normal(size=s).astype(np.float16) for s in (512, 512, x.shape))
+    for function, args in ((ng.rms_norm, (x, w)), (ng.layer_norm, (x, w, b))):
+        for form in (function, function.reference):
+            out, pullback = ng.vjp(form, *args)
+            exact, exact_pullback = ng.vjp(function, *(a.astype(float) for a in args))
+            assert out.dtype == np.float16
+            np.testing.assert_allclose(out, exact, rtol=2e-3, atol=2e-3)
+            for got, want in zip(pullback(g), exact_pullback(g.astype(float)), strict=True):
+                assert got.dtype == np.float16
+                np.testing.assert_allclose(got, want, rtol=5e-3, atol=5e-3)
+
+
+def test_what_is_no_setting_is_refused():
+    with pytest.raises(ValueError, match="rms_norm needs eps of 0 or more, not -5"):
+        ng.rms_norm(np.ones(2), np.ones(2), eps=-5)
+    with pytest.raises(ValueError, match="layer_norm needs eps of 0 or more, not nan"):
+        ng.layer_norm(np.ones(2), np.ones(2), np.ones(2), eps=np.nan)
+    with pytest.raises(TypeError, match="expected an array of real numbers, not None"):
+        ng.layer_norm(np.ones(2), np.ones(2), None)

@@ -54,7 +54,7 @@ def test_a_row_with_plus_infinity(op):
     case = CASES[f"{op}_pos_inf"]
     out, gradient = vjp(FUNCTIONS[op], case["in"]["x"], case["cot"]["y"])
     np.testing.assert_array_equal(out, case["out"]["y"])  # NaN, NaN, inf
-    assert np.isnan(gradient).any()
+    assert np.isnan(gradient).any() == (op != "logsumexp")  # whose gradient has a limit
 
 
 def test_infinities_and_numbers_share_a_call():
