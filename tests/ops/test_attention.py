@@ -257,3 +257,15 @@ def test_batches_that_do_not_broadcast_say_so():
     for f in (ng.attention, ng.attention.reference):
         with pytest.raises(ValueError, match=r"before the last three must broadcast: \(2, 1, 4, 3\), \(3, 1, 4, 3\)"):
             f(q, k, k)
+
+
+def test_a_mask_of_whole_queries_in_a_window():
+    q, k, v = np.random.default_rng(0).normal(size=(3, 1, 2, 150, 4))
+    keep = np.arange(150)[:, None] % 3 != 0
+    narrow, full = (
+        ng.vjp(lambda q, k, v, m=m: ng.attention(q, k, v, causal=True, window=5, mask=m), q, k, v)
+        for m in (keep, np.broadcast_to(keep, (150, 150)))
+    )
+    np.testing.assert_allclose(narrow[0], full[0], rtol=1e-13, atol=1e-14)
+    for found, expected in zip(narrow[1](q), full[1](q), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
