@@ -336,3 +336,10 @@ def test_second_derivative_of_logaddexp_beside_an_infinity():
     slope = ng.grad(lambda x: np.sum(np.logaddexp(x, np.array([1.0, 1.0]))))
     share = 1 / (1 + math.exp(1.0 - 2.0))
     np.testing.assert_allclose(gradient(slope, np.array([INF, 2.0])), [0, share * (1 - share)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 1), (3,), ()])
+def test_where_with_a_condition_that_broadcasts(shape):
+    mask = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2 == 0
+    got = gradient(lambda x: np.where(mask, x, 0.0), np.ones((2, 3)))
+    np.testing.assert_array_equal(got, np.broadcast_to(mask, (2, 3)))

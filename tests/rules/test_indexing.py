@@ -1,5 +1,7 @@
 """Indexing: every declared example, any index that hypothesis finds, functional updates, and what is refused."""
 
+import copy
+
 import numpy as np
 import pytest
 import rule_checks
@@ -152,3 +154,38 @@ def test_a_variable_is_no_index():
         v[7]
     with pytest.raises(TypeError, match="set_at"):
         v[0] = 1.0
+
+
+X23 = np.arange(6.0).reshape(2, 3)
+INDEXED = [
+    (lambda x, i: x[i], np.array([0, 1, 1])), (lambda x, i: x[:, i], np.array([0, 2])),
+    (lambda x, i: x[i], np.array([True, False])), (lambda x, i: x[i], [0, 1, 1]),
+    (lambda x, i: np.take(x, i, axis=1), np.array([0, 2])), (lambda x, i: np.take(x, i), np.array([0, 5])),
+    (lambda x, i: np.take_along_axis(x, i, 1), np.array([[0, 1], [2, 2]])),
+    (lambda x, i: ng.set_at(X23, i, x[0]), np.array([0, 1])), (lambda x, i: ng.set_at(x, i, 1.0), np.array([0])),
+    (lambda x, i: ng.add_at(X23, i, x), np.array([0, 1])), (lambda x, i: np.where(i, x, 0.0), X23 > 2),
+    (lambda x, i: np.sum(x, where=i), X23 > 2), (lambda x, i: np.mean(x, where=i), X23 > 2),
+    (lambda x, i: np.max(x, where=i, initial=0), X23 > 2), (lambda x, i: np.compress(i, x, 1), np.array([1, 0, 1])),
+    (lambda x, i: np.select([i], [x]), X23 > 2), (lambda x, i: np.choose(i, [x, 2 * x]), (X23 > 2).astype(int)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "index"), INDEXED)
+def test_an_index_or_mask_that_changes_before_the_sweep_changes_nothing(f, index):
+    def run(change):
+        i = copy.deepcopy(index)
+        tape = ng.Tape()
+        x = tape.variable(X23)
+        y = f(x, i)
+        if change:
+            i[:] = [0] * len(i) if isinstance(i, list) else np.zeros_like(i)
+        return tape.gradient(y, [x], np.random.default_rng(0).normal(size=y.shape))[0]
+
+    np.testing.assert_array_equal(run(True), run(False))
+
+
+def test_listings_show_the_public_name():
+    tape = ng.Tape()
+    ng.set_at(tape.variable(np.ones(2)), 0, 2.0)
+    assert "set_at[" in str(tape)
+    assert "_set_at" not in str(tape)

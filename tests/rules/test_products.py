@@ -156,3 +156,10 @@ def test_a_chain_of_three_is_parted_where_it_is_cheapest(shapes, products):
 def test_inner_over_nothing_is_zero():
     x = ng.Tape().variable(np.zeros((3, 0)))
     np.testing.assert_array_equal(np.inner(x, np.zeros((2, 0))).value, np.zeros((3, 2)))
+
+
+def test_einsum_by_lists_gives_the_axes_in_the_order_asked_for():
+    x, y = np.random.default_rng(0).normal(size=(2, 3)), np.random.default_rng(1).normal(size=(3, 4))
+    got = np.einsum(ng.Tape().variable(x), [0, 1], y, [1, 2], [2, 0])
+    np.testing.assert_allclose(got.value, (x @ y).T, rtol=1e-13)
+    assert np.einsum(ng.Tape().variable(x), [1, 0]).shape == (3, 2)
