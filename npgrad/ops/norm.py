@@ -15,8 +15,8 @@ def rms_norm(x: Any, weight: Any, *, eps: float = 1e-6) -> Any:
     """weight · x / sqrt(mean(x²) + eps), over the last axis.
 
     x is (..., width) and weight (width,), of floats; the result has x's shape. eps is added inside the root.
-    Squares are taken in x's dtype (float32 for float16): beyond 1e19 they overflow in float32. ValueError if the weight doesn't fit. Source: Zhang & Sennrich, "Root Mean Square Layer Normalization"
-    (arXiv:1910.07467), equation 4.
+    Squares are taken in x's dtype (float32 for float16): numbers beyond 1e19 overflow in float32. ValueError if the
+    weight doesn't fit. Source: Zhang & Sennrich, "Root Mean Square Layer Normalization" (arXiv:1910.07467), equation 4.
 
     >>> rms_norm(np.array([3.0, 4.0]), np.array([1.0, 10.0]), eps=0.0).round(6)
     array([ 0.848528, 11.313708])

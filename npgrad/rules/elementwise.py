@@ -3,10 +3,13 @@
 A broadcast argument's gradient is summed to its shape by the engine, so a rule just multiplies by the local slope.
 
 Conventions where there is no slope, or none that a formula gives: |x| has 0 at 0, hypot and arctan2 have 0 at the
-origin; maximum, minimum, fmax and fmin split evenly between equal arguments; clip passes the gradient at its bounds,
+origin; maximum, minimum, fmax and fmin split evenly between equal arguments (maximum and
+minimum give nothing where the result is NaN); clip passes the gradient at its bounds,
 both included; x**0 has 0 in x, also at 0; x**y has 0 in y where x is 0 or negative; two infinite arguments of
 logaddexp get 0 if negative, a half each if positive. Functions that are constant almost everywhere (sign, floor,
 comparisons…) give plain arrays.
+
+Where a slope is such a convention it is taken for constant: |x|**2 has the second derivative 0 at 0, x**2 has 2.
 """
 
 from __future__ import annotations
@@ -337,8 +340,9 @@ where.defvjp(
 
 @implements(np.where)
 def _where(condition, *choices):
-    condition = np.asarray(strip(condition), bool)
-    return where(condition, *choices) if choices else np.where(condition)
+    if not choices:
+        return np.where(strip(condition))
+    return where(np.array(strip(condition), bool), *choices)  # a copy: the caller's may change before the sweep
 
 
 @primitive

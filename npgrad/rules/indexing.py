@@ -7,6 +7,7 @@ one gets a gradient.
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -33,8 +34,27 @@ def scatter(g, index, shape):
     return out
 
 
-read.defvjp(lambda out, x, index: lambda g, shape=x.shape: scatter(g, index, shape))
-scatter.defvjp(lambda out, g, index, shape: lambda h: read(h, index))
+def snapshot(index):
+    """An index that the caller can't change: a batch may be filled again before the sweep."""
+    if type(index) is np.ndarray:
+        return index.copy()
+    if type(index) is tuple:
+        return tuple(map(snapshot, index))
+    return copy.deepcopy(index) if type(index) is list else index
+
+
+def _read(out, x, index):
+    shape, index = x.shape, snapshot(index)
+    return lambda g: scatter(g, index, shape)
+
+
+def _scatter(out, g, index, shape):
+    index = snapshot(index)
+    return lambda h: read(h, index)
+
+
+read.defvjp(_read)
+scatter.defvjp(_scatter)
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -78,7 +98,7 @@ _set_at.__name__ = "set_at"  # type: ignore[attr-defined]  # what the tape's lis
 
 
 def _set_value(out, x, index, value):
-    before = np.shape(value)
+    before, index = np.shape(value), snapshot(index)
     places = _places((index,) if not isinstance(index, tuple) else index, x.shape)
     writer = np.empty(math.prod(x.shape), np.intp)
     order = np.arange(places.size).reshape(places.shape)
@@ -92,7 +112,12 @@ def _set_value(out, x, index, value):
     return pullback
 
 
-_set_at.defvjp(lambda out, x, index, value: lambda g: _set_at(g, index, 0.0), None, _set_value)
+def _set_base(out, x, index, value):
+    index = snapshot(index)
+    return lambda g: _set_at(g, index, 0.0)
+
+
+_set_at.defvjp(_set_base, None, _set_value)
 
 
 def set_at(x: Any, index: Any, value: Any) -> Any:

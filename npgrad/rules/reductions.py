@@ -1,8 +1,8 @@
 """Reductions and running totals: sum, mean, var, max, prod, cumsum and their kin, with NumPy's keywords.
 
 A reduction's pullback gives the cotangent back its lost axes and spreads it over them. Conventions: max and min split
-evenly among ties (a tie with `initial` counts as one), and give nothing where the result is NaN; std of equal numbers
-has slope 0; prod and cumprod are exact with any number of zeros, since their pullbacks multiply and never divide.
+evenly among ties (a tie with `initial` counts as one), and give NaN to NaN; std of equal numbers has slope 0, and that
+is taken for constant, so that std(x)**2 has second derivative 0 there; prod and cumprod are exact with any number of zeros, since their pullbacks multiply and never divide.
 A `dtype` that is not of floats is refused (the result could not be differentiated).
 """
 
@@ -76,6 +76,7 @@ def _sum(out, x, axis=None, dtype=None, out_=None, keepdims=False, initial=0, wh
     shape, kept = x.shape, kept_shape(x.shape, axis)
     if where is True:
         return lambda g: spread(g, kept, shape)
+    where = np.array(where, bool)  # a copy: the caller's may change before the sweep
     return lambda g: np.where(where, np.reshape(g, kept), np.zeros(shape, g.dtype))
 
 
@@ -89,6 +90,7 @@ def _mean(out, x, axis=None, dtype=None, out_=None, keepdims=False, where=True):
     if where is True:
         n = count(shape, axis)
         return lambda g: spread(_divided(g, n), kept, shape) if n else np.zeros(shape, g.dtype)
+    where = np.array(where, bool)
     n = np.sum(np.broadcast_to(where, shape), axis=axis, dtype=np.result_type(out.dtype, np.float32), keepdims=True)
     n = np.maximum(n, 1)
     return lambda g: np.where(where, np.reshape(g, kept) / n, np.zeros(shape, g.dtype))
@@ -165,13 +167,17 @@ implements(np.std)(_moment(deviation, root))
 def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, where=True):
     kept = kept_shape(x.shape, axis)
     ties = x == np.reshape(out, kept)
+    unknown = np.isnan(strip(x)) if np.any(np.isnan(strip(out))) else None
     if where is not True:
         ties = ties & where
     number = np.sum(ties, axis=axis, keepdims=True, dtype=out.dtype)
     if initial is not _unset:
         number = number + np.reshape(out == initial, kept)
     number = np.maximum(number, 1)
-    return lambda g: keep(np.reshape(g, kept) / number, ties)
+    if unknown is None:
+        return lambda g: keep(np.reshape(g, kept) / number, ties)
+    unknown = unknown & where
+    return lambda g: np.where(unknown, np.asarray(np.nan, g.dtype), keep(np.reshape(g, kept) / number, ties))
 
 
 for _function in (np.max, np.amax, np.min, np.amin):

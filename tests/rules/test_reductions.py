@@ -75,7 +75,7 @@ def test_a_tie_with_initial_counts_as_one():
 
 
 def test_extremes_of_nan_and_of_infinities():
-    np.testing.assert_array_equal(gradient(np.max, np.array([1.0, NAN, 2.0])), [0, 0, 0])
+    np.testing.assert_array_equal(gradient(np.max, np.array([1.0, NAN, 2.0])), [0, NAN, 0])
     np.testing.assert_array_equal(gradient(np.max, np.array([1.0, INF, INF])), [0, 0.5, 0.5])
     np.testing.assert_array_equal(gradient(lambda v: np.max(v, axis=1), np.full((2, 2), -INF)), np.full((2, 2), 0.5))
 
@@ -252,3 +252,11 @@ def test_more_elements_than_float16_can_count(f):
     (want,) = ng.vjp(f, x.astype(float))[1](1.0)
     assert got.dtype == np.float16
     np.testing.assert_allclose(got, want, rtol=1e-2, atol=2e-7)
+
+
+@pytest.mark.parametrize("f", [np.max, np.min])
+def test_a_nan_reaches_the_gradient_of_the_extremum_that_it_is(f):
+    x = np.array([[1.0, np.nan, 3.0], [2.0, 2.0, 2.0]])
+    (g,) = ng.vjp(lambda x: f(x, axis=1), x)[1](np.ones(2))
+    np.testing.assert_allclose(g, [[0, np.nan, 0], [1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_array_equal(np.isnan(ng.grad(f)(x)), np.isnan(x))
