@@ -191,3 +191,8 @@ def test_tensorsolve_with_axes(axes):
     a, b = np.random.default_rng(0).normal(size=(2, 3, 6)), np.arange(6.0)
     got = np.linalg.tensorsolve(ng.Tape().variable(a), b, axes=axes)
     np.testing.assert_allclose(got.value, np.linalg.tensorsolve(a, b, axes=axes), rtol=1e-9)
+
+
+def test_tensorsolve_names_an_axis_that_is_not_there():
+    with pytest.raises(np.exceptions.AxisError, match="3"):
+        np.linalg.tensorsolve(ng.Tape().variable(np.ones((2, 6, 3))), np.ones(6), axes=(3,))
