@@ -5,7 +5,8 @@ that derivatives of any order come out right. Conventions:
 
 - cholesky, eigh and eigvalsh read one triangle of their matrix, and only that triangle has a gradient: the derivative
   of the function that NumPy computes. (For a matrix made symmetric beforehand, x @ x.T, it is the usual one.)
-- A norm has slope 0 at 0, taken for constant: norm(x)**2 has second derivative 0 there, np.sum(x * x) the right one; det has the gradient of its polynomial at singular matrices too.
+- A norm has slope 0 at 0, taken for constant: norm(x)**2 has second derivative 0 there, np.sum(x * x) the right
+  one; det has the gradient of its polynomial at singular matrices too.
 - Eigenvectors and singular vectors of equal values are not determined: what only they would contribute is 0, so
   that second derivatives of equal values lack it: of np.sum(svdvals(x)**2), say, which is np.sum(x * x).
 
