@@ -137,9 +137,7 @@ def gradient_of(pullback, x):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (1, 3), (2, 3, 1), ()])
 def test_a_pullback_of_another_shape(shape):
-    words = (
-        r"record %1 \(identity\) at test_debug.py:\d+: its pullback gave shape .* for an argument of shape \(2, 3\)"
-    )
+    words = r"record %1 \(identity\) at test_debug.py:\d+: its pullback gave shape .* for an argument of shape \(2, 3\)"
     with ng.debug(), pytest.raises(ng.DebugError, match=words):
         gradient_of(lambda g: np.ones(shape), np.ones((2, 3)))
 

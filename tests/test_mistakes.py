@@ -890,7 +890,7 @@ MISTAKES = [
     (
         lambda: decoder.Config(**{**SIZES, "model_type": "other"}),
         ValueError,
-        "unknown architecture 'other': known are llama, qwen2",
+        "unknown architecture 'other': known are llama, mistral, qwen2",
     ),
     (
         lambda: decoder.Config(**{**SIZES, "rope_theta": -1.0}),
@@ -902,7 +902,11 @@ MISTAKES = [
         ValueError,
         "eos_token_id must be a token's number, or a list of them, not 'end'",
     ),
-    (lambda: decoder.Config.from_dict({}), ValueError, "unknown architecture 'none given': known are llama, qwen2"),
+    (
+        lambda: decoder.Config.from_dict({}),
+        ValueError,
+        "unknown architecture 'none given': known are llama, mistral, qwen2",
+    ),
     (
         lambda: decoder.forward(CONFIG, PARAMS, np.array([[0.5]])),
         TypeError,

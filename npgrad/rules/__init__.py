@@ -6,4 +6,4 @@ lists what gives plain arrays. `operators` and `methods` attach the same functio
 """
 
 from . import elementwise, reductions, shaping, indexing, products, linalg, sorting, statistics  # noqa: F401, I001
-from . import polynomials, refused, methods  # noqa: F401, I001  (methods comes last: it looks the others up)
+from . import polynomials, refused, methods  # noqa: F401  (methods comes last: it looks the others up)
