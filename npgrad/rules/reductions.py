@@ -2,7 +2,8 @@
 
 A reduction's pullback gives the cotangent back its lost axes and spreads it over them. Conventions: max and min split
 evenly among ties (a tie with `initial` counts as one), and give NaN to NaN; std of equal numbers has slope 0, and that
-is taken for constant, so that std(x)**2 has second derivative 0 there; prod and cumprod are exact with any number of zeros, since their pullbacks multiply and never divide.
+is taken for constant, so that std(x)**2 has second derivative 0 there; prod and cumprod are exact with any number of
+zeros, since their pullbacks multiply and never divide.
 A `dtype` that is not of floats is refused (the result could not be differentiated).
 """
 
