@@ -125,7 +125,7 @@ class Primitive:
         return getattr(self, "__name__", "primitive")
 
     def __repr__(self) -> str:  # what help() shows
-        return f"{self}({', '.join(map(str, self._parameters))})"
+        return f"{self}({', '.join(str(p.replace(annotation=p.empty)) for p in self._parameters)})"
 
 
 def newest_tape(args: tuple) -> Tape | None:

@@ -131,7 +131,7 @@ def test_parameters_are_shown():
         "read[index=(..., None)]",
     ]  # fmt: skip
     assert shown[ng.Tape] == [
-        "add", "sum", "reshape", "read[index=(0, :2)]", "divide", "clamp", "softmax[axis=0]", "cast",
+        "add", "sum", "reshape", "read[index=(0, :2)]", "divide", "clamp", "softmax", "cast",
         "read[index=(:, [0, 2])]", "rms_norm[eps=0.001]", "multiply", "contract", "power[x2=3.0]", "join[axis=1]",
         "read[index=(..., None)]",
     ]  # fmt: skip
