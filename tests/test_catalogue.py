@@ -85,7 +85,10 @@ def test_defaults_are_numpys():
     for function, ours in REGISTRY.items():
         if not inspect.isfunction(ours) or not hasattr(function, "__wrapped__"):  # NumPy's functions written in Python
             continue
-        theirs = inspect.signature(function).parameters
+        try:
+            theirs = inspect.signature(function).parameters
+        except ValueError:  # NumPy 2.0 doesn't tell those of a few functions in C
+            continue
         for name, parameter in inspect.signature(ours).parameters.items():
             default = theirs[name].default if name in theirs else np._NoValue
             if parameter.default is not parameter.empty and default is not np._NoValue:
