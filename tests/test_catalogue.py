@@ -91,7 +91,7 @@ def test_defaults_are_numpys():
             continue
         for name, parameter in inspect.signature(ours).parameters.items():
             default = theirs[name].default if name in theirs else np._NoValue
-            if parameter.default is not parameter.empty and default is not np._NoValue:
+            if parameter.empty not in (parameter.default, default) and default is not np._NoValue:
                 assert parameter.default == default, f"{function.__name__}({name}=)"
                 compared += 1
     assert compared > 150
