@@ -86,6 +86,8 @@ class Config:
 
         Keys that don't change what the decoder computes are ignored; ValueError for a setting that it doesn't have.
         """
+        if not isinstance(given, Mapping):
+            raise ValueError(f"a config must be an object of keys and values, not {given!r:.60}")
         kind = given.get("model_type")
         if kind is None:
             names = given.get("architectures")

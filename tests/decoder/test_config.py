@@ -193,3 +193,9 @@ def test_a_long_context_takes_no_memory_until_it_is_used():
     decoder.Config.from_dict({**GIVEN, "max_position_embeddings": 2**31 - 1})
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("given", ["{", [1], None, 3])
+def test_a_configuration_that_is_no_object(given):
+    with pytest.raises(ValueError, match="must be an object of keys and values"):
+        Config.from_dict(given)
