@@ -198,4 +198,4 @@ def test_a_long_context_takes_no_memory_until_it_is_used():
 @pytest.mark.parametrize("given", ["{", [1], None, 3])
 def test_a_configuration_that_is_no_object(given):
     with pytest.raises(ValueError, match="must be an object of keys and values"):
-        Config.from_dict(given)
+        decoder.Config.from_dict(given)
