@@ -1,8 +1,12 @@
 """npgrad: reverse-mode automatic differentiation over NumPy arrays, with the decoder's primitives."""
 
-from . import optim, rules, show, tree  # noqa: F401  (rules fills the registry, show prints tapes)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import optim, rules, tree  # noqa: F401  (rules fills the registry)
 from .catalogue import supported
-from .check import check_grads, check_vjp
 from .debug import DebugError, debug
 from .errors import ReleasedTapeError
 from .fused import fused
@@ -28,10 +32,14 @@ from .ops import (
 from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
-from .show import WatchfulTape
 from .tape import Record, Tape
 from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 from .variable import Variable
+
+if TYPE_CHECKING:
+    from . import check, show  # noqa: F401
+    from .check import check_grads, check_vjp
+    from .show import WatchfulTape
 
 __version__ = "0.1.0"
 
@@ -83,3 +91,36 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
+
+# Checking and showing are loaded when they are first asked for: they are half of the package.
+
+_LATER = {"check": "check", "check_grads": "check", "check_vjp": "check", "show": "show", "WatchfulTape": "show"}
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{_LATER[name]}", __name__)
+        return module if name == _LATER[name] else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+class _Shown:
+    """A method of Tape or Variable that `npgrad.show` puts in this one's place when it is first asked for."""
+
+    def __init__(self, owner: type, name: str):
+        self.name = name
+        setattr(owner, name, self)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        importlib.import_module(".show", __name__).attach()
+        return getattr(owner if instance is None else instance, self.name)
+
+
+for _name in ("__str__", "_repr_html_", "backward_listing", "save_page", "table", "to_dot"):
+    _Shown(Tape, _name)
+_Shown(Variable, "_repr_html_")

@@ -107,6 +107,22 @@ def test_importing_brings_in_nothing_optional():
     assert packages & {"pickle", "socket", "ssl", "http", "urllib", "multiprocessing", "asyncio"} == set()
 
 
+def test_checking_and_showing_are_imported_when_they_are_asked_for():
+    code = "import sys, npgrad as ng; {}; print(*(m for m in ('check', 'show') if f'npgrad.{{m}}' in sys.modules))"
+    assert run(code.format("pass")) == []
+    assert run(code.format("x = ng.Tape().variable(1.0); x * x; repr(x.tape); ng.supported()")) == []
+    for use in ("ng.check_grads", "from npgrad import check_vjp", "ng.check.Report", "import npgrad.check"):
+        assert run(code.format(use)) == ["check"], use
+    for use in ("ng.WatchfulTape", "ng.show.table", "str(ng.Tape())", "ng.Tape.table", "from npgrad import *"):
+        assert run(code.format(use)) == ["check", "show"], use
+    assert run(code.format("ng.Tape().variable(1.0)._repr_html_()")) == ["check", "show"]
+
+
+def test_what_is_imported_later_is_listed_and_the_rest_is_missing():
+    later = "check", "check_grads", "check_vjp", "show", "WatchfulTape"
+    assert run(f"import npgrad; print(set({later}) <= set(dir(npgrad)), hasattr(npgrad, 'shown'))") == ["True", "False"]
+
+
 def test_everything_public_can_be_imported_with_warnings_as_errors():
     modules = "npgrad, npgrad.check, npgrad.decoder, npgrad.training, npgrad.show, npgrad.optim, npgrad.__main__"
     assert run(f"import {modules}; print(len(npgrad.__all__) > 20)") == ["True"]

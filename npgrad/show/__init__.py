@@ -1,8 +1,8 @@
 """Looking at a tape: `print(tape)`, `tape.table()`, `tape.backward_listing()`, `tape.to_dot()`, `tape.save_page(path)`.
 
-The engine knows nothing of this room: its methods are attached here. (Type checkers don't see those; they do see the
-functions, `show.table(tape)`.) What an ordinary tape lets go, a `WatchfulTape` keeps: values for the page, all of an
-operation's parameters, source lines. It costs the memory of every value.
+The engine knows nothing of this room: these methods are attached from here, when one is first asked for. (Type checkers
+don't see those; they do see the functions, `show.table(tape)`.) What an ordinary tape lets go, a `WatchfulTape` keeps:
+values for the page, all of an operation's parameters, source lines. It costs the memory of every value.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ def _printed(tape: Tape) -> str:
     return table(tape, rows=lines, width=columns)
 
 
-_methods: dict[str, Any] = {
-    "table": table, "backward_listing": backward_listing, "to_dot": to_dot, "save_page": save_page,
-    "__str__": _printed,
-}  # fmt: skip
-for _name, _method in _methods.items():
-    setattr(Tape, _name, _method)
-attach_tables()
+def attach() -> None:
+    """Give Tape and Variable these methods."""
+    methods: dict[str, Any] = {
+        "__str__": _printed, "table": table, "backward_listing": backward_listing, "to_dot": to_dot,
+        "save_page": save_page,
+    }  # fmt: skip
+    for name, method in methods.items():
+        setattr(Tape, name, method)
+    attach_tables()
