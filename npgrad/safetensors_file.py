@@ -33,32 +33,36 @@ class Entry(NamedTuple):
     start: int
 
 
-def read_header(file: Path) -> dict[str, Entry]:
-    """The tensors of a .safetensors file by name; ValueError unless they fill the file without gap or overlap."""
-    header, start, size = _read_json_header(file)
+def read_header(file: Path, name: str | None = None) -> dict[str, Entry]:
+    """The tensors of a .safetensors file by name; ValueError unless they fill the file without gap or overlap.
+
+    The error calls the file `name`, if it is known by another one than its own.
+    """
+    known_as = name or file.name
+    header, start, size = _read_json_header(file, known_as)
     header.pop(METADATA, None)
     places = []
     for name, described in header.items():
-        dtype, shape, begin, end = _described(file, name, described)
+        dtype, shape, begin, end = _described(known_as, name, described)
         if not 0 <= begin <= end <= size:
-            raise ValueError(f"{file.name}: {name} has offsets [{begin}, {end}] in {size} bytes of data")
+            raise ValueError(f"{known_as}: {name} has offsets [{begin}, {end}] in {size} bytes of data")
         needed = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
         if end - begin != needed:
-            raise ValueError(f"{file.name}: {name} needs {needed} bytes for {dtype} {shape}, but has {end - begin}")
+            raise ValueError(f"{known_as}: {name} needs {needed} bytes for {dtype} {shape}, but has {end - begin}")
         places.append((begin, end, name, Entry(file, dtype, shape, start + begin)))
     filled = 0
     for begin, end, name, _ in sorted(places):
         if begin != filled:
-            raise ValueError(f"{file.name}: {name} has offset {begin}, but the tensors before it end at {filled}")
+            raise ValueError(f"{known_as}: {name} has offset {begin}, but the tensors before it end at {filled}")
         filled = end
     if filled != size:
-        raise ValueError(f"{file.name}: {size - filled} bytes after the last tensor are in no tensor")
+        raise ValueError(f"{known_as}: {size - filled} bytes after the last tensor are in no tensor")
     return {name: entry for _, _, name, entry in places}
 
 
 def read_metadata(file: Path) -> dict[str, str]:
     """The strings in the header of a .safetensors file, {} if it has none."""
-    metadata = _read_json_header(file)[0].get(METADATA, {})
+    metadata = _read_json_header(file, file.name)[0].get(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError(f"{file.name}: {METADATA} must be an object of strings")
     return metadata
@@ -105,7 +109,8 @@ def replace(file: Path, write: Callable[[BinaryIO], Any]) -> None:
     """
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with new.open("wb") as stream:
+        new.unlink(missing_ok=True)
+        with new.open("xb") as stream:  # a link that stands there is not written through
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())  # or the name could reach the disk before the bytes
@@ -127,25 +132,25 @@ def _flush_names(folder: Path) -> None:
             os.close(handle)
 
 
-def _read_json_header(file: Path) -> tuple[dict[str, Any], int, int]:
+def _read_json_header(file: Path, known_as: str) -> tuple[dict[str, Any], int, int]:
     """The header as it stands, and the start and size of the data after it."""
     if file.exists() and not file.is_file():
         raise ValueError(f"{file} is not a regular file")  # opening a pipe would wait for ever
-    size = file.stat().st_size
     with file.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_HEADER):
-            raise ValueError(f"{file.name}: a header of {length} bytes doesn't fit a file of {size} bytes")
+            raise ValueError(f"{known_as}: a header of {length} bytes doesn't fit a file of {size} bytes")
         try:
             header = json.loads(stream.read(length), object_pairs_hook=_without_duplicates)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file.name}: the header is not valid JSON: {error}") from error
+            raise ValueError(f"{known_as}: the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):
-        raise ValueError(f"{file.name}: the header must be an object of tensors by name")
+        raise ValueError(f"{known_as}: the header must be an object of tensors by name")
     return header, 8 + length, size - 8 - length
 
 
-def _described(file: Path, name: str, described: Any) -> tuple[str, tuple[int, ...], int, int]:
+def _described(known_as: str, name: str, described: Any) -> tuple[str, tuple[int, ...], int, int]:
     try:
         dtype, shape, (begin, end) = described["dtype"], described["shape"], described["data_offsets"]
         counts = isinstance(shape, list) and all(type(n) is int for n in (*shape, begin, end))
@@ -154,9 +159,9 @@ def _described(file: Path, name: str, described: Any) -> tuple[str, tuple[int, .
     except (TypeError, KeyError, ValueError):
         good = False
     if not good:
-        raise ValueError(f"{file.name}: the header's entry of {name} needs a dtype, a shape and two offsets")
+        raise ValueError(f"{known_as}: the header's entry of {name} needs a dtype, a shape and two offsets")
     if dtype not in DTYPES:
-        raise ValueError(f"{file.name}: {name} has dtype {dtype!r}: readable are {', '.join(DTYPES)}")
+        raise ValueError(f"{known_as}: {name} has dtype {dtype!r}: readable are {', '.join(DTYPES)}")
     return dtype, tuple(shape), begin, end
 
 

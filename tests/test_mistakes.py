@@ -977,7 +977,11 @@ MISTAKES = [
         ValueError,
         "trees differ at params: dict with [\"['embedding']\", \"['blocks']\", \"['norm']\", \"['head']\"] against",
     ),
-    (lambda: decoder.load("nowhere"), FileNotFoundError, "No such file or directory"),
+    (
+        lambda: decoder.load("nowhere"),
+        FileNotFoundError,
+        "nowhere has no config.json: give the folder of a whole checkpoint",
+    ),
     (
         lambda: training.resume("nowhere", SGD, np.random.default_rng(0)),
         training.StateError,

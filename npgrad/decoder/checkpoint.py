@@ -1,9 +1,11 @@
 """Checkpoints: folders with config.json and .safetensors files, as published models have them.
 
 Nothing that a folder holds is run; headers are validated, and all names and shapes compared with what the config asks
-for, before a tensor is read. Links are followed, since caches of published models are made of them, but only to regular
-files. Published matrices are (outputs, inputs), and their queries and keys have the half layout of rotary pairs; inside
-npgrad they are (inputs, outputs) with adjacent pairs. `to_llama` and `from_llama` are the way between.
+for, before a tensor is read. Links are followed within the folder, and from a cache of published models, which is made
+of links, to its blobs; no other, so that a folder from elsewhere can't have this machine's other files read.
+
+Published matrices are (outputs, inputs), and their queries and keys have the half layout of rotary pairs; inside npgrad
+they are (inputs, outputs) with adjacent pairs. `to_llama` and `from_llama` are the way between.
 """
 
 from __future__ import annotations
@@ -84,18 +86,19 @@ def load(folder: str | os.PathLike, dtype: Any = None) -> tuple[Config, dict[str
     """The Config and parameters of a folder with config.json and model.safetensors, or several files and their index.
 
     float32 and float64 are kept, float16 and bfloat16 widened to float32, unless `dtype` says what to have.
-    FileNotFoundError if a file isn't there, ValueError for what is wrong with one, TypeError for a dtype that is not of
-    floats. Pickled weights are never read.
+    FileNotFoundError if a file isn't there, ValueError for what is wrong with one or for a link that leads out of the
+    folder, TypeError for a dtype that is not of floats. Pickled weights are never read.
     """
     dtype = None if dtype is None else as_float_dtype(dtype)
     folder = Path(folder)
-    config = Config.from_dict(_read_json(folder / "config.json"))
+    config = Config.from_dict(_read_json(folder, "config.json"))
     entries: dict[str, Entry] = {}
+    homes: dict[str, str] = {}
     for file in _weight_files(folder):
-        for name, entry in read_header(file).items():
+        for name, entry in read_header(regular_file(folder, file), file).items():
             if name in entries:
-                raise ValueError(f"{name} is in two files: {entries[name].file.name} and {file.name}")
-            entries[name] = entry
+                raise ValueError(f"{name} is in two files: {homes[name]} and {file}")
+            entries[name], homes[name] = entry, file
     entries = {name: entry for name, entry in entries.items() if not name.endswith(".rotary_emb.inv_freq")}
     _check_names(config, {name: entry.shape for name, entry in entries.items()})
     wrong = [f"{name} is {entry.dtype}" for name, entry in entries.items() if entry.dtype not in FLOATS]
@@ -127,26 +130,51 @@ def _read(entry: Entry, dtype: Any) -> np.ndarray:
     return read_tensor(entry, np.float32 if dtype is None and entry.dtype == "F16" else dtype)
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    if (folder / WEIGHTS).exists():
-        return [folder / WEIGHTS]
-    if not (folder / INDEX).exists():
+def _weight_files(folder: Path) -> list[str]:
+    if os.path.lexists(folder / WEIGHTS):
+        return [WEIGHTS]
+    if not os.path.lexists(folder / INDEX):
         raise FileNotFoundError(
             f"{folder} has neither {WEIGHTS} nor {INDEX}: other formats are not read, pickled ones on purpose"
         )
-    index = _read_json(folder / INDEX).get("weight_map")
+    index = _read_json(folder, INDEX).get("weight_map")
     names = sorted(set(index.values())) if isinstance(index, dict) else []
     for name in names or [None]:
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
             raise ValueError(f"{INDEX}: weight_map must name .safetensors files of this folder, not {name!r}")
-    return [folder / name for name in names]
+    return names
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST_JSON):
-        raise ValueError(f"{file} is not a regular file of at most {LARGEST_JSON} bytes")
+def regular_file(folder: Path, name: str) -> Path:
+    """Where the folder's file of this name really is; ValueError for a link that leads out, or to no regular file.
+
+    In a cache of published models, snapshots/<revision>/config.json is a link to the cache's blobs/<hash>.
+    """
+    file = folder / name
     try:
-        found = json.loads(file.read_text("utf-8"))
+        home, place = (Path(os.path.realpath(path, strict=True)) for path in (folder, file))
+    except OSError as error:
+        if file.is_symlink():
+            raise ValueError(f"{file} is a link that leads to no file: put the file itself there") from error
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise FileNotFoundError(f"{folder} has no {name}: give the folder of a whole checkpoint") from error
+        raise
+    if not place.is_file():
+        raise ValueError(f"{file} is not a regular file")
+    allowed = [home, *(parent.with_name("blobs") for parent in home.parents if parent.name == "snapshots")]
+    if not any(place.is_relative_to(whole) for whole in allowed):
+        raise ValueError(f"{file} is a link out of its folder, to {place}: if that is meant, put a copy of it there")
+    return place
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    file = folder / name
+    with regular_file(folder, name).open("rb") as stream:
+        text = stream.read(LARGEST_JSON + 1)
+    if len(text) > LARGEST_JSON:
+        raise ValueError(f"{file} has more than {LARGEST_JSON} bytes: that is no {name}")
+    try:
+        found = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(found, dict):

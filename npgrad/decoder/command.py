@@ -6,11 +6,12 @@ A folder with tokenizer.json has its tokens read by the tokenizers package; with
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from .checkpoint import load
+from .checkpoint import load, regular_file
 from .config import Config
 from .generation import generate
 
@@ -69,13 +70,14 @@ def run(options: argparse.Namespace) -> int:
 def tokenizer(config: Config, folder: str | Path) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
     """Functions from text to token ids and back; ValueError if the folder says nothing, or nonsense, about them."""
     file = Path(folder) / "tokenizer.json"
-    if file.exists():
+    if os.path.lexists(file):
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise ImportError("reading tokenizer.json needs tokenizers: pip install 'npgrad[llama]'") from error
+        place = regular_file(Path(folder), file.name)
         try:
-            found = Tokenizer.from_file(str(file))
+            found = Tokenizer.from_file(str(place))
         except Exception as error:  # the package raises just this class, whatever is wrong with the file
             raise ValueError(f"{file} can't be read: {error}") from error
         return lambda text: found.encode(text).ids, found.decode

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,18 +222,159 @@ def test_weights_of_integers_are_refused(folder):
         decoder.load(folder)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_pipes_and_endless_devices_are_not_opened(name, folder):
-    (folder / name).unlink()
-    (folder / name).symlink_to("/dev/zero")
-    with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+NAMES = ["config.json", "model.safetensors", "model.safetensors.index.json", "part-0.safetensors"]
+
+
+@pytest.fixture(params=NAMES)
+def file(request, folder):
+    """A file that `load` reads, in each role, to be replaced by something else."""
+    if request.param in NAMES[2:]:
+        split(folder)
+    return folder / request.param
+
+
+def test_links_out_of_the_folder_are_refused(file, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "model.safetensors"
+    file.rename(outside)
+    for target in (outside, os.path.relpath(outside, file.parent)):
+        file.symlink_to(target)
+        words = f"{file} is a link out of its folder, to {outside}: if that is meant, put a copy of it there"
+        with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+            decoder.load(file.parent)
+        file.unlink()
+    shutil.copy(outside, file)
+    equal(decoder.load(file.parent)[1], decoder.load(BASE)[1])
+
+
+def test_a_linked_folder_inside_leads_out_too(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (folder / "config.json").rename(outside / "config.json")
+    (folder / "inside").symlink_to(outside, target_is_directory=True)
+    (folder / "config.json").symlink_to("inside/config.json")
+    with pytest.raises(ValueError, match=r"config\.json is a link out of its folder"):
         decoder.load(folder)
+
+
+def test_links_within_the_folder_and_to_the_folder_are_followed(file, tmp_path_factory):
+    (file.parent / "files").mkdir()
+    file.rename(file.parent / "files" / "x")
+    file.symlink_to("files/x")
+    another = tmp_path_factory.mktemp("links") / "checkpoint"
+    another.symlink_to(file.parent, target_is_directory=True)
+    for folder in (file.parent, another):
+        equal(decoder.load(folder)[1], decoder.load(BASE)[1])
+
+
+def cached(folder, cache, revision="snapshots/abc"):
+    """The folder as a cache of published models keeps it: links to its blobs."""
+    blobs, snapshot = cache / "blobs", cache / revision
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for i, file in enumerate(sorted(file for file in folder.iterdir() if file.is_file())):
+        file.rename(blobs / f"{i:040}")
+        (snapshot / file.name).symlink_to(os.path.relpath(blobs / f"{i:040}", snapshot))
+    return snapshot
+
+
+@pytest.mark.parametrize("revision", ["snapshots/abc", "snapshots/abc/subfolder"])
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_cache_of_published_models_is_read_through_its_links(files, revision, folder):
+    if files == 2:
+        split(folder)
+    snapshot = cached(folder, folder / "models--org--name", revision)
+    equal(decoder.load(snapshot)[1], decoder.load(BASE)[1])
+
+
+def test_a_damaged_file_of_a_cache_is_called_by_its_name_there(folder):
+    split(folder)
+    with (folder / "part-1.safetensors").open("ab") as stream:
+        stream.write(b"more")
+    with pytest.raises(ValueError, match=r"^part-1\.safetensors: 4 bytes after the last tensor"):
+        decoder.load(cached(folder, folder / "models--org--name"))
+
+
+@pytest.mark.parametrize("target", ["../../config.json", "../../blobs/../config.json", "../../refs/config.json",
+                                    "../../../other/blobs/config.json"])  # fmt: skip
+def test_a_cache_opens_nothing_but_its_blobs(target, folder):
+    snapshot = cached(folder, folder / "models--org--name")
+    (snapshot / "config.json").unlink()
+    (snapshot / "config.json").symlink_to(target)
+    (snapshot / target).resolve().parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(BASE / "config.json", (snapshot / target).resolve())
+    with pytest.raises(ValueError, match="is a link out of its folder"):
+        decoder.load(snapshot)
+
+
+def test_the_blobs_of_a_cache_can_not_be_elsewhere(folder, tmp_path_factory):
+    snapshot, outside = cached(folder, folder / "models--org--name"), tmp_path_factory.mktemp("outside")
+    blobs = folder / "models--org--name" / "blobs"
+    shutil.copytree(blobs, outside, dirs_exist_ok=True)
+    shutil.rmtree(blobs)
+    blobs.symlink_to(outside, target_is_directory=True)
+    with pytest.raises(ValueError, match="is a link out of its folder"):
+        decoder.load(snapshot)
+
+
+@pytest.mark.parametrize("target", ["nowhere", "config.json", "model.safetensors", "part-0.safetensors", "loop"])
+def test_links_to_nothing_and_in_circles(target, file):
+    (file.parent / "loop").symlink_to("loop2")
+    (file.parent / "loop2").symlink_to("loop")
+    (file.parent / target).unlink(missing_ok=True)
+    file.unlink(missing_ok=True)
+    file.symlink_to(target)
+    if target in NAMES and target != file.name:
+        (file.parent / target).symlink_to(file.name)
+    with pytest.raises(ValueError, match="is a link that leads to no file: put the file itself there"):
+        decoder.load(file.parent)
+
+
+@pytest.mark.parametrize("make", [
+    lambda file: file.symlink_to("/dev/zero"), lambda file: file.symlink_to(file.parent), Path.mkdir, os.mkfifo,
+])  # fmt: skip
+def test_devices_pipes_and_folders_are_not_opened(make, file):
+    file.unlink()
+    make(file)
+    with pytest.raises(ValueError, match=f"{file.name} is not a regular file"):
+        decoder.load(file.parent)
+
+
+def test_a_file_that_is_a_link_by_the_time_it_is_opened(folder, tmp_path_factory, monkeypatch):
+    """What is opened is what was looked at: the place that the link led to."""
+    other = tmp_path_factory.mktemp("other") / "model.safetensors"
+    other.write_bytes(save({"other": np.ones(2)}))
+    (folder / "model.safetensors").rename(folder / "real")
+    (folder / "model.safetensors").symlink_to("real")
+    is_relative_to = Path.is_relative_to
+
+    def swap(place, *others):
+        if place.name == "real":
+            (folder / "model.safetensors").unlink()
+            (folder / "model.safetensors").symlink_to(other)
+        return is_relative_to(place, *others)
+
+    monkeypatch.setattr(Path, "is_relative_to", swap)
+    equal(decoder.load(folder)[1], decoder.load(BASE)[1])
+
+
+def test_saving_writes_through_no_link(tmp_path, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    outside.write_bytes(b"precious")
+    config = decoder.Config(**SMALL)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(outside)
+        (tmp_path / f".{name}.{os.getpid()}").symlink_to(outside)
+    decoder.save(tmp_path, config, decoder.init(config, seed=0))
+    assert outside.read_bytes() == b"precious"
+    assert {name: (tmp_path / name).is_symlink() for name in os.listdir(tmp_path)} == {
+        "config.json": False,
+        "model.safetensors": False,
+    }
 
 
 def test_a_config_too_large_to_be_one(folder):
     with (folder / "config.json").open("ab") as stream:
         stream.truncate(10**10)  # a hole: it takes no room
-    with pytest.raises(ValueError, match="is not a regular file of at most 10000000 bytes"):
+    with pytest.raises(ValueError, match=r"config\.json has more than 10000000 bytes: that is no config\.json"):
         decoder.load(folder)
 
 
@@ -243,8 +386,9 @@ def test_configurations_that_describe_nothing(content, folder):
 
 
 def test_folders_without_the_files(folder):
-    with pytest.raises(FileNotFoundError, match=r"config\.json"):
-        decoder.load(folder / "missing")
+    for missing in (folder / "missing", folder / "config.json"):
+        with pytest.raises(FileNotFoundError, match=r" has no config\.json: give the folder of a whole checkpoint"):
+            decoder.load(missing)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match=r"neither model\.safetensors nor .* pickled ones on purpose"):
         decoder.load(folder)

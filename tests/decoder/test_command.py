@@ -112,6 +112,16 @@ def test_a_tokenizer_that_cannot_be_read_is_said_in_a_line(content, tmp_path, ca
     assert printed.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("target", "words"), [("/dev/zero", "not a regular file"), ("../x", "out of its folder")])
+def test_a_tokenizer_is_read_from_this_folder(target, words, tmp_path, capsys):
+    folder = tmp_path / "folder"
+    checkpoint(folder, vocab_size=5)
+    (tmp_path / "x").write_text("{}")
+    (folder / "tokenizer.json").symlink_to(target)
+    assert __main__.main(["generate", str(folder), "a"]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_ctrl_c_ends_the_line(tmp_path, capsys, monkeypatch):
     checkpoint(tmp_path)
 
