@@ -122,7 +122,7 @@ class Tape:
         adjoints: dict[int, Any] = {}
         own: set[int] = set()  # indices whose adjoint the sweep itself allocated: only these are added to in place
         for output, cotangent in zip(outputs, cotangents, strict=True):
-            _accumulate(adjoints, own, output.index, _seed(output, cotangent))
+            _accumulate(adjoints, own, output.index, _seed(output, cotangent, retain))
         wanted = {v.index for v in inputs}
         records, last = self.records, max(adjoints, default=-1)
         if release:
@@ -169,15 +169,17 @@ def _accumulate(adjoints: dict, own: set, index: int, gradient: Any) -> None:
             own.add(index)
 
 
-def _seed(output: Variable, cotangent: Any) -> Any:
-    """The cotangent in its output's dtype, in memory of its own."""
+def _seed(output: Variable, cotangent: Any, copy: bool) -> Any:
+    """The cotangent in its output's dtype, as a view that can't be written: it is the caller's, or to be retained."""
     if np.shape(cotangent) != output.shape:
         raise ValueError(f"the cotangent has shape {np.shape(cotangent)}, but the output has shape {output.shape}")
     if isinstance(cotangent, Variable):
         return cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)
     if np.asarray(cotangent).dtype.kind not in "fiub":
         raise TypeError(f"a cotangent must be of real numbers, not {np.asarray(cotangent).dtype}")
-    return np.array(cotangent, output.dtype)
+    seed = np.array(cotangent, output.dtype, copy=copy or None).view()
+    seed.flags.writeable = False
+    return seed
 
 
 def _fit(gradient: Any, to: Record, record: Record) -> Any:

@@ -82,6 +82,33 @@ def test_read_only_and_shared_inputs_are_left_as_they_are():
     assert not x.flags.writeable
 
 
+@pytest.mark.parametrize("operation", [lambda x: x, lambda x: x.T.T, lambda x: x + 0.0], ids=["itself", "view", "sum"])
+def test_a_cotangent_that_passes_through_stays_the_callers(operation):
+    tape, cotangent = ng.Tape(), np.ones_like(X)
+    x = tape.variable(X)
+    y = operation(x)
+    (g,) = tape.gradient(y, [x], cotangent, retain=True)
+    assert not np.shares_memory(g, cotangent)
+    (again,) = ng.vjp(operation, X)[1](cotangent)
+    assert not np.shares_memory(again, cotangent)
+    cotangent[...] = 7.0
+    for adjoint in tape.adjoints.values():
+        np.testing.assert_array_equal(adjoint, 1.0)
+
+
+def test_a_pullback_cannot_write_to_the_callers_cotangent():
+    @ng.primitive
+    def careless(x):
+        return 2 * x
+
+    @careless.defvjp
+    def _(out, x):
+        return lambda g: np.multiply(g, 2, out=g)
+
+    with pytest.raises(ValueError, match="read-only"):
+        ng.vjp(careless, X)[1](np.ones_like(X))
+
+
 def test_the_callers_arrays_are_not_kept_longer_than_the_tape():
     x, constant = X.copy(), X.copy()
     seen = [weakref.ref(x), weakref.ref(constant)]
