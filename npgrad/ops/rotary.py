@@ -8,6 +8,7 @@ tables come from is `npgrad.rope`'s affair.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -48,12 +49,15 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
     _check(x, cosines, sines, layout)
     if layout == "half":
         return _turn_halves(x, cosines, sines, inverse)
-    factors = np.empty(cosines.shape, np.result_type(x.dtype, np.complex64))
-    factors.real, factors.imag = cosines, -sines if inverse else sines
+    factors = np.empty(cosines.shape, _complex(x.dtype))
+    factors.real = cosines
+    if inverse:
+        np.negative(sines, out=factors.imag, casting="same_kind")
+    else:
+        factors.imag = sines
     part = factors.real.dtype  # x's own, or native float32 for float16, of which there are no complex numbers
     as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
-    pairs = (x if as_it_is else np.ascontiguousarray(x, part)).view(factors.dtype)
-    return _times(pairs, factors).view(part).astype(x.dtype, copy=False)
+    return _times(x if as_it_is else np.ascontiguousarray(x, part), factors).astype(x.dtype, copy=False)
 
 
 def _turn_halves(x, cosines, sines, inverse):
@@ -61,17 +65,36 @@ def _turn_halves(x, cosines, sines, inverse):
     a, b = _pairs(x, "half")
     signs = (sines, -sines) if inverse else (-sines, sines)
     out = _times(x, np.concatenate([cosines, cosines], axis=-1, dtype=x.dtype))
-    out += _times(np.concatenate([b, a], axis=-1), np.concatenate(signs, axis=-1, dtype=x.dtype))
+    out += _times(np.concatenate([b, a], axis=-1, dtype=x.dtype), np.concatenate(signs, axis=-1, dtype=x.dtype))
     return out
 
 
 def _times(x, table):
-    """x · table. NumPy copies a table shorter than its buffer again and again, so a short one is repeated first."""
-    if table.ndim > 2 or not 0 < table.size < BUFFER <= x.size or not x.flags.c_contiguous:
-        return np.multiply(x, table, order="C")
-    repeats = math.gcd(x.size // table.size, 1 << ((BUFFER - 1) // table.size).bit_length())
-    rows = np.tile(table.ravel(), repeats)
-    return np.multiply(x.reshape(-1, rows.size), rows).reshape(x.shape)
+    """x · table in an array of floats like x; a complex table takes x's pairs of floats for complex numbers.
+
+    NumPy copies a table shorter than its buffer again and again, so a short one is repeated first.
+    """
+    if table.ndim == 2 < x.ndim and not x.flags.c_contiguous and x.swapaxes(-3, -2).flags.c_contiguous:
+        table = np.repeat(table[:, None], x.shape[-3], axis=1)  # heads lie inside tokens, and so will the result's
+        return _times(x.swapaxes(-3, -2), table).swapaxes(-3, -2)
+    items = x.view(table.dtype)
+    if not (x.size and x.flags.c_contiguous and items.shape[-table.ndim :] == table.shape):
+        out = np.empty((*np.broadcast_shapes(items.shape, table.shape)[:-1], x.shape[-1]), x.dtype)
+        np.multiply(items, table, out=out.view(table.dtype))
+        return out
+    out = np.empty_like(x)
+    repeats = math.gcd(items.size // table.size, 1 << ((BUFFER - 1) // table.size).bit_length())
+    if repeats > 1 and items.size >= BUFFER:
+        once, table = table, np.empty((repeats, *table.shape), table.dtype)
+        table[...] = once
+    by_table = (-1, table.size)
+    np.multiply(items.reshape(by_table), table.ravel(), out=out.view(table.dtype).reshape(by_table))
+    return out
+
+
+@functools.cache
+def _complex(dtype):
+    return np.result_type(dtype, np.complex64)
 
 
 def _x_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):
@@ -120,6 +143,8 @@ def _check(x, cosines, sines, layout):
             f"a rotation needs x of shape (..., tokens, width), but x has shape {x.shape}",
         )
     tokens, width = x.shape[-2:]
+    if cosines.shape == sines.shape == (tokens, width / 2):
+        return
     if width % 2:
         raise RotaryError("odd-feature-width", f"features turn in pairs, so x's width must be even, not {width}")
     for name, table in (("cosines", cosines), ("sines", sines)):
