@@ -1,7 +1,8 @@
-"""Parts of a batch on threads: the whole batch's numbers, whatever the count of threads; memory that is kept."""
+"""Parts of a batch on threads, and sums over processes: the whole batch's numbers, whoever computes; kept memory."""
 
 import platform
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -86,3 +87,67 @@ def test_an_error_in_a_part_reaches_the_caller():
 def test_memory_is_kept_where_the_c_library_is_glibc():
     assert parallel.keep_memory() == (platform.libc_ver()[0] == "glibc")
     assert np.ones(10**6).sum() == 10**6
+
+
+class Rank:
+    """MPI's communicator, of threads that stand for its processes."""
+
+    def __init__(self, rank, buffers, meeting):
+        self.rank, self.size, self.buffers, self.meeting, self.messages = rank, len(buffers), buffers, meeting, 0
+
+    def Allreduce(self, mine, total):
+        self.messages += 1
+        self.buffers[self.rank] = mine
+        self.meeting.wait()
+        total[...] = sum(self.buffers)
+        self.meeting.wait()
+
+
+def on_ranks(size, f):
+    """f(comm) of each of that many ranks, at the same time."""
+    buffers, meeting = [None] * size, threading.Barrier(size, timeout=20)
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(f, [Rank(rank, buffers, meeting) for rank in range(size)]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_trees_are_summed_over_the_ranks_in_one_message(size):
+    def summed(comm):
+        rows = np.arange(6, dtype=np.float32).reshape(2, 3).T * (comm.rank + 1)
+        rows.setflags(write=False)
+        tree = {"a": [rows, np.float32(comm.rank)], "none": None, "empty": np.ones((0, 2)), "n": 1}
+        found = parallel.all_reduce(comm, {**tree, "any": comm.rank == 1})
+        assert comm.messages == (size > 1)
+        return found
+
+    for found in on_ranks(size, summed):
+        rows, scalar = found["a"]
+        np.testing.assert_array_equal(rows, np.arange(6).reshape(2, 3).T * sum(range(1, size + 1)))
+        assert (rows.dtype, scalar.dtype, scalar) == (np.float32, np.float32, sum(range(size)))
+        assert (found["none"], found["empty"].shape, found["n"]) == (None, (0, 2), size)
+        assert bool(found["any"]) == (size > 1)
+
+
+def test_single_precision_travels_as_such():
+    def summed(comm):
+        parallel.all_reduce(comm, [np.ones(3, np.float32), True])
+        return comm.buffers[comm.rank].dtype
+
+    assert on_ranks(2, summed) == [np.float32] * 2
+
+
+def test_two_ranks_have_the_bits_of_two_parts():
+    params, x = ng.tree.map(np.float32, PARAMS), X.astype(np.float32)
+    expected = parallel.value_and_grad(loss)(params, x, Y)
+
+    def shared(comm):
+        start, end = (len(x) * (comm.rank + i) // 2 for i in (0, 1))
+        found = ng.value_and_grad(loss)(params, x[start:end], Y[start:end])
+        return parallel.all_reduce(comm, ng.tree.map(lambda a: a * ((end - start) / len(x)), found))
+
+    for found in on_ranks(2, shared):
+        ng.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_nothing_is_sent_for_nothing():
+    assert on_ranks(2, lambda comm: (parallel.all_reduce(comm, {}), comm.messages)) == [({}, 0)] * 2

@@ -106,7 +106,7 @@ def test_losses_are_the_same_to_the_bit(demo):
 
     def losses():
         found, optimizer = [], demo.optimizer_for(decoder.init(config, seed=0), options)
-        demo.train(config, optimizer, text, options, np.random.default_rng(0), found, lambda *state: True)
+        demo.train(config, optimizer, text, options, np.random.default_rng(0), found, lambda *state: True, demo.Alone())
         assert {p.dtype for p in ng.tree.leaves(optimizer.params)} == {np.dtype(np.float32)}
         return found
 
