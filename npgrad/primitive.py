@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import no_rule
+from .errors import explain, no_rule
 from .tape import Tape
 from .variable import REGISTRY, Variable
 
@@ -54,9 +54,8 @@ class Primitive:
         `rule(out, *args, **kwargs)` gets the result and the arguments and returns `pullback(g)`, whose result has
         that argument's shape (or one that broadcasting made of it). TypeError if a rule can't be called that way.
         """
-        for rule in rules:
-            if rule is not None:
-                self._check_signature(rule)
+        for rule in filter(None, rules):
+            self._check_signature(rule)
         self.rules = rules
         return rules[0] if rules else None
 
@@ -84,11 +83,11 @@ class Primitive:
 
     def _bind(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Move arguments given by keyword to their positions, where they can be differentiated."""
-        kwargs = dict(kwargs)
         for p in self._parameters[len(args) :]:
-            if p.kind != p.POSITIONAL_OR_KEYWORD or p.name not in kwargs:
+            skipped = p.name not in kwargs and (p.default is p.empty or Variable not in map(type, kwargs.values()))
+            if p.kind != p.POSITIONAL_OR_KEYWORD or skipped:
                 break
-            args += (kwargs.pop(p.name),)
+            args += (kwargs.pop(p.name, p.default),)
         for name, value in kwargs.items():
             if type(value) is Variable:
                 raise TypeError(no_rule(self, name))
@@ -98,24 +97,28 @@ class Primitive:
         if kwargs:
             args, kwargs = self._bind(args, kwargs)
         tape = newest_tape(args)
-        if tape is None:
-            return self.forward(*args, **kwargs)
-        values, parents, rules, run = [*args], [], [], self.forward
-        for i, a in enumerate(args):
-            if type(a) is Variable:
-                if a.tape is tape:
-                    rule = self.rules[i] if i < len(self.rules) else self.each and functools.partial(self.each, i)
-                    if rule is None:
-                        raise TypeError(no_rule(self, i))
-                    rules.append(rule)
-                    parents.append(a.index)
-                    values[i] = a = a.raw
+        try:
+            if tape is None:
+                return self.forward(*args, **kwargs)
+            values, parents, rules, run = [*args], [], [], self.forward
+            for i, a in enumerate(args):
                 if type(a) is Variable:
-                    run = self
-        if kwargs:
-            run = functools.partial(run, **kwargs)
-            rules = [functools.partial(rule, **kwargs) for rule in rules]
-        out = run(*values)
+                    if a.tape is tape:
+                        rule = self.rules[i] if i < len(self.rules) else self.each and functools.partial(self.each, i)
+                        if rule is None:
+                            raise TypeError(no_rule(self, i))
+                        rules.append(rule)
+                        parents.append(a.index)
+                        values[i] = a = a.raw
+                    if type(a) is Variable:
+                        run = self
+            if kwargs:
+                run = functools.partial(run, **kwargs)
+                rules = [functools.partial(rule, **kwargs) for rule in rules]
+            out = run(*values)
+        except Exception as error:
+            explain(error, str(self), args, kwargs)
+            raise
         pullbacks = tuple([rule(out, *values) for rule in rules])
         if not all(map(callable, pullbacks)):
             raise TypeError(f"a rule of {self} must return its pullback, a function of the cotangent")
@@ -143,7 +146,6 @@ def primitive(forward: Callable) -> Primitive:
 
 def differentiate(function: Callable, *rules: Callable | None) -> Primitive:
     """Register NumPy's `function` as a primitive with these rules (see `Primitive.defvjp`)."""
-    numpy_primitive = Primitive(function)
+    REGISTRY[function] = numpy_primitive = Primitive(function)
     numpy_primitive.rules = rules  # their signatures are checked by the tests, not at each import
-    REGISTRY[function] = numpy_primitive
     return numpy_primitive

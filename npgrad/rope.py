@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import bisect
 import math
-import operator
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .errors import as_integer
 from .ops.arrays import as_floats
 from .ops.rotary import RotaryError, check_layout, rotary_pairs
 
@@ -59,8 +59,8 @@ class RotaryEmbedding:
         scaling: Mapping[str, Any] | None = None,
     ):
         check_layout(layout)
-        self.layout, self.dim = layout, operator.index(dim)
-        self.max_positions = capacity = operator.index(max_positions)
+        self.layout, self.dim = layout, as_integer(dim, "dim")
+        self.max_positions = capacity = as_integer(max_positions, "max_positions")
         scaling = _read(scaling)
         self.rotary_dim = _rotary_width(self.dim, rotary_dim, scaling)
         if capacity < 1:
@@ -112,16 +112,28 @@ class RotaryEmbedding:
         """
         x = as_floats(x)
         self._check(x)
-        if positions is None:
-            cosines, sines = self._interval(operator.index(offset), x.shape[-2])
-        elif offset:
-            raise TypeError("rotate takes an offset or positions, not both: add the offset to the positions")
-        else:
-            cosines, sines = self._at(_aligned(positions, x.shape))
+        cosines, sines = self.tables(x.shape, offset, positions=positions)
         if self.rotary_dim == self.dim:
             return rotary_pairs(x, cosines, sines, layout=self.layout)
         turned = rotary_pairs(x[..., : self.rotary_dim], cosines, sines, layout=self.layout)
         return np.concatenate([turned, x[..., self.rotary_dim :]], axis=-1)
+
+    def tables(
+        self, shape: tuple[int, ...], offset: int = 0, *, positions: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The cosines and sines by which `rotate` turns an x of this shape, (..., tokens, dim).
+
+        Both are (tokens, rotary_dim / 2), or have leading axes that broadcast against x's where positions have.
+
+        >>> RotaryEmbedding(2, max_positions=6).tables((2, 2), offset=3)[0].round(6)
+        array([[-0.989992],
+               [-0.653644]])
+        """
+        if positions is None:
+            return self._interval(as_integer(offset, "offset"), shape[-2])
+        if offset:
+            raise TypeError("rotate takes an offset or positions, not both: add the offset to the positions")
+        return self._at(_aligned(positions, shape))
 
     def _check(self, x):
         if x.ndim < 2:
@@ -194,7 +206,7 @@ def add_sinusoidal_position(x: Any, offset: int = 0, *, base: float = DEFAULT_BA
     array([[ 0.841471,  0.540302],
            [ 0.909297, -0.416147]])
     """
-    x, offset = as_floats(x), operator.index(offset)
+    x, offset = as_floats(x), as_integer(offset, "offset")
     if x.ndim < 2:
         raise RotaryError("input-rank", f"x must have shape (..., tokens, width), but has shape {x.shape}")
     tokens = x.shape[-2]
@@ -209,7 +221,7 @@ def add_sinusoidal_position(x: Any, offset: int = 0, *, base: float = DEFAULT_BA
 
 def _permuted(weight, head_dim, rotary_dim, axis, reorder):
     length = np.shape(weight)[axis]
-    head_dim = length if head_dim is None else operator.index(head_dim)
+    head_dim = length if head_dim is None else as_integer(head_dim, "head_dim")
     width = _rotary_width(head_dim, rotary_dim, {})
     if length % head_dim:
         raise RotaryError(
@@ -225,7 +237,7 @@ def _rotary_width(dim, rotary_dim, scaling):
     if rotary_dim is None and scaling.get("rope_type") != "proportional":
         share = _positive(scaling, "partial_rotary_factor", 1.0)
         rotary_dim = int(dim * min(share, 1e9))  # which is too large anyhow, and no infinity
-    width = dim if rotary_dim is None else operator.index(rotary_dim)
+    width = dim if rotary_dim is None else as_integer(rotary_dim, "rotary_dim")
     for what, size in (("dim", dim), ("rotary_dim", width)):
         if size < 1:
             raise RotaryError("zero-feature-width", f"{what} must be at least 2, not {size}: there is nothing to turn")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from .errors import explain
+
 if TYPE_CHECKING:
     from .tape import Tape
 
@@ -91,6 +93,11 @@ class Variable:
 
     __array__ = __float__ = __int__ = __index__ = __complex__ = item = tolist = _leaves_tape
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise TypeError(f"a Variable can't be formatted by {spec!r}: format its value, f'{{x.value:{spec}}}'")
+        return str(self)
+
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise TypeError(
             "a Variable can't be changed in place: use np.where, np.concatenate or ng.set_at(x, index, value)"
@@ -153,18 +160,23 @@ def _dispatch(key: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     if out is not None:
         raise TypeError(f"{_name(key)} with out= would write behind the tape's back (x += y does too): use its result")
     implementation = REGISTRY.get(key)
-    if implementation is not None:
-        if hasattr(implementation, "rules") and not any(type(a) is Variable for a in (*args, *kwargs.values())):
-            raise TypeError(f"{_name(key)} got a Variable inside a list: make an array of it with np.stack first")
+    if implementation is None and key in NONDIFFERENTIABLE:
+        implementation = function
+        args, kwargs = tuple(map(strip, args)), {name: strip(value) for name, value in kwargs.items()}
+    elif implementation is None:
+        raise TypeError(
+            f"{_name(key)} can't be differentiated: {REFUSED[key]}"
+            if key in REFUSED
+            else f"npgrad has no rule for {_name(key)}: write it in terms of functions that have one, register a rule "
+            "with ng.primitive, or pass x.value if its result is meant as a constant"
+        )
+    elif hasattr(implementation, "rules") and not any(type(a) is Variable for a in (*args, *kwargs.values())):
+        raise TypeError(f"{_name(key)} got a Variable inside a list: make an array of it with np.stack first")
+    try:
         return implementation(*args, **kwargs)
-    if key in NONDIFFERENTIABLE:
-        return function(*map(strip, args), **{name: strip(value) for name, value in kwargs.items()})
-    if key in REFUSED:
-        raise TypeError(f"{_name(key)} can't be differentiated: {REFUSED[key]}")
-    raise TypeError(
-        f"npgrad has no rule for {_name(key)}: write it in terms of functions that have one, register a rule with "
-        "ng.primitive, or pass x.value if its result is meant as a constant"
-    )
+    except Exception as error:
+        explain(error, _name(key), args, kwargs)
+        raise
 
 
 @functools.cache

@@ -6,11 +6,11 @@ a step writes the new tokens' keys and values behind the others and reads a view
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
+from ..errors import as_integer
 from ..variable import Variable
 from .config import Config, as_float_dtype
 
@@ -28,13 +28,13 @@ class Cache:
     """
 
     def __init__(self, config: Config, batch: int = 1, capacity: int | None = None, dtype: Any = np.float32):
-        capacity = config.max_position_embeddings if capacity is None else operator.index(capacity)
+        capacity = config.max_position_embeddings if capacity is None else as_integer(capacity, "capacity")
         if not 1 <= capacity <= config.max_position_embeddings:
             raise ValueError(
                 f"a cache's capacity must be in 1..{config.max_position_embeddings} (max_position_embeddings), "
                 f"not {capacity}"
             )
-        dtype, batch = as_float_dtype(dtype), operator.index(batch)
+        dtype, batch = as_float_dtype(dtype), as_integer(batch, "batch")
         if batch < 0:
             raise ValueError(f"a cache is for a batch of at least 0 sequences, not {batch}")
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, capacity, config.head_dim)

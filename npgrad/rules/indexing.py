@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import explain
 from ..primitive import primitive
 from ..variable import Variable, implements, strip
 
@@ -60,7 +61,11 @@ scatter.defvjp(_scatter)
 def getitem(x: Any, index: Any) -> Any:
     """x[index]; TypeError if a Variable is part of the index."""
     refuse_variables(index)
-    return read(x, index)
+    try:
+        return read(x, index)
+    except Exception as error:
+        explain(error, "getitem", (x, index), {})
+        raise
 
 
 def refuse_variables(index):
@@ -144,7 +149,7 @@ def add_at(x: Any, index: Any, value: Any) -> Any:
     array([0., 2., 0., 1.])
     """
     x, value = _operands(x, index, value)
-    shape = strip(x)[index].shape
+    shape = getitem(strip(x), index).shape
     value = np.reshape(value, np.shape(value)[np.ndim(value) - len(shape) :]) if np.ndim(value) > len(shape) else value
     value = np.broadcast_to(value if value.dtype == x.dtype else value.astype(x.dtype), shape)
     return x + scatter(value, index, x.shape)

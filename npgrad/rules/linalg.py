@@ -183,6 +183,8 @@ def _slogdet(a):
 
 def _symmetric(a, upper=False):
     """The symmetric matrix that one triangle of a stands for."""
+    if np.shape(a)[-2:-1] != np.shape(a)[-1:]:
+        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
     return np.triu(a) + _t(np.triu(a, 1)) if upper else np.tril(a) + _t(np.tril(a, -1))
 
 

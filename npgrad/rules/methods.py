@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import explain
 from ..variable import REGISTRY, Variable, strip
 from .indexing import getitem
 from .shaping import astype
@@ -44,28 +45,38 @@ def _operator(symbol, ufunc):
     primitive: Any = REGISTRY[ufunc]
     first, second = primitive.rules
 
-    def method(self, other):
-        x, kind = self.raw, type(other)
-        if type(x) is not Variable:
-            if kind in _PLAIN_OPERANDS:
-                out = symbol(x, other)
-                return self.tape.record(primitive, out, (self.index,), (first(out, x, other),), (x, other), None)
-            if kind is Variable and other.tape is self.tape:
-                y = other.raw
-                if type(y) is not Variable:
-                    out = symbol(x, y)
-                    pullbacks = (first(out, x, y), second(out, x, y))
-                    return self.tape.record(primitive, out, (self.index, other.index), pullbacks, (x, y), None)
-        other = _operand(other)
-        return other if other is NotImplemented else primitive(self, other)
+    def method(self, other, modulo=None):  # the third argument of pow
+        try:
+            x, kind = self.raw, type(other)
+            if type(x) is not Variable and modulo is None:
+                if kind in _PLAIN_OPERANDS:
+                    out = symbol(x, other)
+                    return self.tape.record(primitive, out, (self.index,), (first(out, x, other),), (x, other), None)
+                if kind is Variable and other.tape is self.tape:
+                    y = other.raw
+                    if type(y) is not Variable:
+                        out = symbol(x, y)
+                        pullbacks = (first(out, x, y), second(out, x, y))
+                        return self.tape.record(primitive, out, (self.index, other.index), pullbacks, (x, y), None)
+            if modulo is not None:
+                raise TypeError("pow(x, y, modulo) is for integers: use np.remainder(x**y, modulo)")
+            other = _operand(other)
+            return other if other is NotImplemented else primitive(self, other)
+        except Exception as error:
+            explain(error, str(primitive), (self, other), {})
+            raise
 
     def reflected(self, other):
-        x = self.raw
-        if type(x) is not Variable and type(other) in _PLAIN_OPERANDS:
-            out = symbol(other, x)
-            return self.tape.record(primitive, out, (self.index,), (second(out, other, x),), (other, x), None)
-        other = _operand(other)
-        return other if other is NotImplemented else primitive(other, self)
+        try:
+            x = self.raw
+            if type(x) is not Variable and type(other) in _PLAIN_OPERANDS:
+                out = symbol(other, x)
+                return self.tape.record(primitive, out, (self.index,), (second(out, other, x),), (other, x), None)
+            other = _operand(other)
+            return other if other is NotImplemented else primitive(other, self)
+        except Exception as error:
+            explain(error, str(primitive), (other, self), {})
+            raise
 
     return method, reflected
 

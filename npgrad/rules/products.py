@@ -120,6 +120,8 @@ def _vector_outer(x1, x2, /):
 def _tensordot(a, b, axes=2):
     a, b = as_array(a), as_array(b)
     if isinstance(axes, (int, np.integer)):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise ValueError(f"np.tensordot over {axes} axes of shapes {a.shape} and {b.shape}: there are fewer")
         axes = range(a.ndim - axes, a.ndim), range(axes)
     left, right = (normalize_axis_tuple(pair, x.ndim) for pair, x in zip(axes, (a, b)))
     if [a.shape[i] for i in left] != [b.shape[j] for j in right]:

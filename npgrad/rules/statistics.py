@@ -260,6 +260,8 @@ def _window(full, m, n, mode):
 @implements(np.interp)
 def _interp(x, xp, fp, left=None, right=None, period=None):
     xp, fp = map(as_array, (xp, fp))
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ValueError(f"np.interp needs xp and fp to be vectors of one length, not of shapes {xp.shape}, {fp.shape}")
     if period is not None:
         x, xp = np.remainder(x, abs(period)), np.remainder(xp, abs(period))
         order = np.argsort(strip(xp))
