@@ -17,7 +17,7 @@ for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
     os.environ[name] = "1"  # read when NumPy is imported
 
 THREADED = ("rotary", "attention", "decoder_step", "adamw")
-TABLES = ("records", *THREADED, "generation", "checker")
+TABLES = ("records", *THREADED, "generation", "recomputation", "checker")
 
 
 def main():
