@@ -39,6 +39,9 @@ example(ops.linear, normal(2, 3, 4), normal(4, 5))
 example(ops.linear, normal(3, 4), normal(4, 2), normal(2))
 example(ops.linear, normal(4), normal(4, 2), normal(2))
 
+example(ops.feed_forward, normal(2, 3, 4), normal(4, 5), normal(4, 5, seed=1), normal(5, 3))
+example(ops.feed_forward, normal(4), normal(4, 2), normal(4, 2, seed=1), normal(2, 4))
+
 example(ops.cross_entropy, normal(2, 3, 5), np.array([[0, 4, 2], [1, 1, 3]]))
 example(ops.cross_entropy, normal(4, 3), np.array([0, -1, 2, -1]), ignore_index=-1)
 example(ops.cross_entropy, normal(4) * 300, 2)
@@ -51,3 +54,24 @@ example(ops.attention, Q, K, V, mask=np.array([[[[False, True, True]]], [[[True,
 example(ops.attention, normal(2, 2, 4), normal(2, 5, 4), normal(2, 5, 4, seed=1))
 example(ops.attention, normal(1, 4, 2), normal(1, 3, 2), normal(1, 3, 2, seed=1), offset=-1)
 example(ops.attention, normal(2, 3, 2) * 30, normal(2, 3, 2, seed=1) * 30, normal(2, 3, 2, seed=2))
+
+X, WQ, WK, WV, WO = normal(2, 3, 4), normal(4, 8), normal(4, 4), normal(4, 4, seed=1), normal(8, 3)
+BIASES = normal(8), normal(4), normal(4, seed=1), normal(3)
+ANGLES = np.outer(np.arange(3), [1.0, 0.3])
+TURN = np.cos(ANGLES), np.sin(ANGLES)
+example(ops.self_attention, X, WQ, WK, WV, WO, heads=2, tables=TURN)
+example(
+    ops.self_attention,
+    X,
+    WQ,
+    WK,
+    WV,
+    WO,
+    *BIASES,
+    heads=4,
+    window=2,
+    mask=np.array([[[[False, True, True]]], [[[True] * 3]]]),
+)
+example(
+    ops.self_attention, X[0], WQ, WK, WV, WO, *BIASES, heads=2, tables=(TURN[0][:, :1], TURN[1][:, :1]), layout="half"
+)

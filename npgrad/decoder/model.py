@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from .. import tree as trees
-from ..ops import attention, cross_entropy, embedding, linear, rms_norm, swiglu
+from ..ops import (
+    attention,
+    cross_entropy,
+    embedding,
+    feed_forward,
+    linear,
+    rms_norm,
+    self_attention,
+)
+from ..ops.self_attention import merge_heads, split_heads, turned
 from .cache import Cache
 from .config import Config, as_float_dtype
 
@@ -157,18 +166,15 @@ def _states(config, params, tokens, cache=None, positions=None, mask=None):
         length = cache.capacity
     else:
         length = count if positions is None else int(np.max(positions, initial=-1)) + 1
-    rope = config.rotary(length)
-
-    def rotate(x: Any) -> Any:
-        return rope.rotate(x, start) if positions is None else rope.rotate(x, positions=positions)
-
+    offset = start if positions is None else 0
+    tables = config.rotary(length).tables((batch, 1, count, config.head_dim), offset, positions=positions)
     x = embedding(params["embedding"], tokens)
     for layer, block in enumerate(params["blocks"]):
         yield x
         h = rms_norm(x, block["attention_norm"], eps=config.rms_norm_eps)
-        x = x + _attend(config, block, h, rotate, mask, cache, layer)
+        x = x + _attend(config, block, h, tables, mask, cache, layer)
         h = rms_norm(x, block["feed_forward_norm"], eps=config.rms_norm_eps)
-        x = x + linear(swiglu(linear(h, block["gate"]), linear(h, block["up"])), block["down"])
+        x = x + feed_forward(h, block["gate"], block["up"], block["down"])
     if cache is not None:
         cache.length += count
     yield rms_norm(x, params["norm"], eps=config.rms_norm_eps)
@@ -184,14 +190,14 @@ def head(params: Any, x: Any) -> Any:
     return linear(x, params["head"] if "head" in params else params["embedding"].T)
 
 
-def _attend(config, block, h, rotate, mask, cache, layer):
-    def heads(letter, count):  # (batch, tokens, hidden) -> (batch, heads, tokens, head_dim)
-        x = linear(h, block["w" + letter], block.get("b" + letter))
-        return x.reshape(*x.shape[:-1], count, config.head_dim).swapaxes(1, 2)
-
-    q = rotate(heads("q", config.num_attention_heads))
-    k, v = rotate(heads("k", config.num_key_value_heads)), heads("v", config.num_key_value_heads)
-    if cache is not None:
-        k, v = cache.extend(layer, k, v)
-    out = attention(q, k, v, mask=mask, window=config.sliding_window).swapaxes(1, 2)
-    return linear(out.reshape(*h.shape[:2], config.num_attention_heads * config.head_dim), block["wo"], block.get("bo"))
+def _attend(config, block, h, tables, mask, cache, layer):
+    if cache is None:
+        weights = (block.get(name) for name in ("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"))
+        options = {"heads": config.num_attention_heads, "mask": mask, "window": config.sliding_window}
+        return self_attention(h, *weights, tables=tables, **options)
+    q = split_heads(linear(h, block["wq"], block.get("bq")), config.num_attention_heads)
+    k = split_heads(linear(h, block["wk"], block.get("bk")), config.num_key_value_heads)
+    v = split_heads(linear(h, block["wv"], block.get("bv")), config.num_key_value_heads)
+    k, v = cache.extend(layer, turned(k, tables), v)
+    out = attention(turned(q, tables), k, v, mask=mask, window=config.sliding_window)
+    return linear(merge_heads(out), block["wo"], block.get("bo"))

@@ -3,11 +3,13 @@
 from .activation import gelu, sigmoid, silu, swiglu
 from .attention import attention
 from .embedding import embedding
+from .feed_forward import feed_forward
 from .linear import linear
 from .loss import cross_entropy
 from .mask import causal_mask
 from .norm import layer_norm, rms_norm
 from .rotary import RotaryError, rotary_pairs
+from .self_attention import self_attention
 from .softmax import log_softmax, logsumexp, softmax
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "causal_mask",
     "cross_entropy",
     "embedding",
+    "feed_forward",
     "gelu",
     "layer_norm",
     "linear",
@@ -23,6 +26,7 @@ __all__ = [
     "logsumexp",
     "rms_norm",
     "rotary_pairs",
+    "self_attention",
     "sigmoid",
     "silu",
     "softmax",

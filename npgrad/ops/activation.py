@@ -77,17 +77,24 @@ def swiglu(gate, up):
         np.exp(s, out=s)
     s += 1
     np.divide(1, s, out=s)
-    gate = np.maximum(gate, -_FAR)
+    if not gate.min(initial=0) > -_FAR:
+        gate = np.maximum(gate, -_FAR)
     out = np.asarray(gate * up)
     out *= s
 
     def pullback(g):
+        near = gate if gate.max(initial=0) < _FAR else np.minimum(gate, _FAR)
         dgate = np.asarray(1 - s)
-        dgate *= np.minimum(gate, _FAR)
+        dgate *= near
         dgate += 1
         dgate *= s  # the slope of silu
         dup = s * gate
-        return dgate * up * g, dup * g
+        if g.shape != s.shape or up.shape != s.shape:  # one was broadcast
+            return dgate * up * g, dup * g
+        dgate *= up
+        dgate *= g
+        dup *= g
+        return dgate, dup
 
     return out, pullback
 

@@ -75,7 +75,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     scale = _scale(scale, width)
 
     # All leading axes as one, and heads as (shared, group): views, unless an argument broadcasts.
-    batch = np.broadcast_shapes(*(a.shape[:-3] for a in (q, k, v)), () if mask is None else mask.shape[:-4])
+    batch = _broadcast(*(a.shape[:-3] for a in (q, k, v)), *([] if mask is None else [mask.shape[:-4]]))
     q5 = _batched(q, batch, (shared, heads // shared, queries, width))
     k4, v4 = _batched(k, batch, (shared, keys, width)), _batched(v, batch, (shared, keys, value_width))
     masks = None if mask is None else _Masks(mask, batch)
@@ -85,12 +85,12 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
         """The scaled queries of a tile as rows, exp of their scores up to a factor per row, and its sums."""
         rows = _rows(q5, tile) * scale
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = np.matmul(rows, np.swapaxes(k4[tile.b, tile.h, tile.keys], -1, -2))
+            scores = np.matmul(rows, k4[tile.b, tile.h, tile.keys].swapaxes(-1, -2))
             e = np.exp(scores, out=scores)
             _hide(e, tile, offset, window, masks, 0)
         total = row_sums(e)
         if not in_range(total):  # overflow, underflow or nothing to see: once more, shifted by the rows' maxima
-            scores = np.matmul(rows, np.swapaxes(k4[tile.b, tile.h, tile.keys], -1, -2))
+            scores = np.matmul(rows, k4[tile.b, tile.h, tile.keys].swapaxes(-1, -2))
             _hide(scores, tile, offset, window, masks, -np.inf)
             e, total, _ = exp_and_sum(scores)
             total += total == 0
@@ -101,9 +101,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     for tile in tiles:
         found = weights(tile)
         _, e, total = found
-        part = np.matmul(e, v4[tile.b, tile.h, tile.keys])
-        part /= total
-        _set_rows(out, tile, part)
+        _set_rows(np.divide, out, tile, np.matmul(e, v4[tile.b, tile.h, tile.keys]), total)
         if kept is not None:
             kept.append(found)
 
@@ -114,14 +112,12 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             rows, e, total = weights(tile) if kept is None else kept[i]
             at = tile.b, tile.h, tile.keys
             gs = _rows(g5, tile) / total
-            d = np.matmul(gs, np.swapaxes(v4[at], -1, -2))
+            d = np.matmul(gs, v4[at].swapaxes(-1, -2))
             d -= np.vecdot(gs, _rows(out, tile))[..., None]
             d *= e
-            dv[at] += np.matmul(np.swapaxes(e, -1, -2), gs)
-            dk[at] += np.matmul(np.swapaxes(d, -1, -2), rows)
-            part = np.matmul(d, k4[at])
-            part *= scale
-            _set_rows(dq, tile, part)
+            dv[at] += np.matmul(e.swapaxes(-1, -2), gs)
+            dk[at] += np.matmul(d.swapaxes(-1, -2), rows)
+            _set_rows(np.multiply, dq, tile, np.matmul(d, k4[at]), scale)
         return tuple(d.reshape(*batch, *a.shape[-3:]) for d, a in ((dq, q), (dk, k), (dv, v)))
 
     return out.reshape(*batch, heads, queries, value_width), pullback
@@ -168,28 +164,34 @@ def _rows(x, tile):
     return part.reshape(*part.shape[:2], part.shape[2] * part.shape[3], part.shape[-1])
 
 
-def _set_rows(x, tile, rows):
+def _set_rows(operation, x, tile, rows, by):
+    """Put operation(rows, by) where `_rows` has them from."""
     part = x[tile.b, tile.h, :, tile.queries]
-    part[...] = rows.reshape(part.shape)
+    by = by if np.ndim(by) == 0 else by.reshape(*part.shape[:-1], 1)
+    operation(rows.reshape(part.shape), by, out=part)
 
 
 def _hide(rows, tile, offset, window, masks, value):
-    """Put value wherever a query of the tile may not see a key."""
+    """Put value, 0 or −inf, wherever a query of the tile may not see a key; infinities may become NaN with 0."""
     part = rows.reshape(*rows.shape[:2], -1, tile.queries.stop - tile.queries.start, rows.shape[-1])
     if offset is not None:
         start = 0 if window is not None else max(0, offset + tile.queries.start + 1 - tile.keys.start)
         near = part[..., start:]  # the keys before these are seen by all
         first = offset + tile.queries.start - tile.keys.start - start
-        np.copyto(near, value, where=_hidden(near.shape[-2], near.shape[-1], first, window))
+        visible = _visible(near.shape[-2], near.shape[-1], first, window, rows.dtype)
+        if value == 0:
+            near *= visible  # a third of what assigning takes
+        else:
+            np.copyto(near, value, where=visible == 0)
     if masks is not None:
         np.copyto(part, value, where=~masks.part(tile))
 
 
 @functools.lru_cache(maxsize=16)
-def _hidden(queries, keys, offset, window):
-    hidden = ~visible_keys(queries, keys, offset, window)
-    hidden.flags.writeable = False
-    return hidden
+def _visible(queries, keys, offset, window, dtype):
+    visible = visible_keys(queries, keys, offset, window).astype(dtype)
+    visible.flags.writeable = False
+    return visible
 
 
 class _Masks:
@@ -207,8 +209,14 @@ class _Masks:
         return self.mask[self.index[tile.b], h, :, t, s]
 
 
+def _broadcast(*shapes):
+    return shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
+
+
 def _batched(x, batch, shape):
-    return np.broadcast_to(x, (*batch, *x.shape[-3:])).reshape(math.prod(batch), *shape)
+    if x.shape[:-3] != batch:
+        x = np.broadcast_to(x, (*batch, *x.shape[-3:]))
+    return x.reshape(math.prod(batch), *shape)
 
 
 def _scale(scale, width):
@@ -225,7 +233,7 @@ def _checked(q, k, v, causal, offset, mask, window):
             f"q and k must have one width, k and v the same heads and tokens, but q, k and v are {_shapes(q, k, v)}"
         )
     try:
-        np.broadcast_shapes(*(a.shape[:-3] for a in (q, k, v)))
+        _broadcast(*(a.shape[:-3] for a in (q, k, v)))
     except ValueError:
         raise ValueError(f"the axes of q, k and v before the last three must broadcast: {_shapes(q, k, v)}") from None
     if shared == 0 or heads % shared:

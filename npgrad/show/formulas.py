@@ -115,6 +115,15 @@ OTHERS: dict[str, tuple[str, ...]] = {
         "Q K V", "Y = P V,  P = softmax(S),  S = Q Kᵀ / √d, −∞ where a key is hidden",
         "Q̄ += S̄ K / √d,  S̄ᵢⱼ = Pᵢⱼ · (P̄ᵢⱼ − Σₖ P̄ᵢₖ Pᵢₖ),  P̄ = Ȳ Vᵀ", "K̄ += S̄ᵀ Q / √d", "V̄ += Pᵀ Ȳ",
     ),
+    "self_attention": (
+        "X Wq Wk Wv Wo", "Y = A Wo,  A = attention(rotated X Wq, rotated X Wk, X Wv), by head; biases, if given, added",
+        "X̄ += Q̄ Wqᵀ + K̄ Wkᵀ + V̄ Wvᵀ,  Q̄, K̄ turned back and V̄ from attention's pullback of Ȳ Woᵀ",
+        "W̄q += Xᵀ Q̄", "W̄k += Xᵀ K̄", "W̄v += Xᵀ V̄", "W̄o += Aᵀ Ȳ",
+    ),
+    "feed_forward": (
+        "X Wg Wu Wd", "Y = H Wd,  H = G · σ(G) · U,  G = X Wg,  U = X Wu",
+        "X̄ += Ḡ Wgᵀ + Ū Wuᵀ,  Ḡ, Ū from swiglu's pullback of Ȳ Wdᵀ", "W̄g += Xᵀ Ḡ", "W̄u += Xᵀ Ū", "W̄d += Hᵀ Ȳ",
+    ),
     "embedding": ("E id", "yₜ = E[idₜ]", "Ē[idₜ] += ȳₜ, for every t"),
     "linear": ("X W b", "Y = X W, plus b in every row if it is given", "X̄ += Ȳ Wᵀ", "W̄ += Xᵀ Ȳ", "b̄ += Σ Ȳ's rows"),
     "cross_entropy": (
