@@ -36,7 +36,7 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0) -> Callable:
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        tape, lifted, out = _run(f, args, kwargs, chosen, strict=True)
+        tape, lifted, out = _run(f, args, kwargs, chosen)
         watched = lifted[argnums] if isinstance(argnums, int) else tuple(lifted[n] for n in chosen)
         inputs = trees.leaves(watched)
         outputs = [y for y in trees.leaves(out) if _is_on(tape, y)]

@@ -25,10 +25,11 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     (np.float64(5.0), array([2., 4.]))
     """
     chosen = tuple(argnums) if isinstance(argnums, (tuple, list)) else (operator.index(argnums),)  # type: ignore[arg-type]
+    names = functools.cache(functools.partial(argument_names, f))  # reading a signature takes as long as ten records
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        tape, lifted, out = _run(f, args, kwargs, chosen, strict=True)
+        tape, lifted, out = _run(f, args, kwargs, chosen, names)
         out, aux = _value_and_aux(f, out, has_aux)
         outputs = [out] if _is_on(tape, out) else []  # a result that doesn't depend on them has zero gradients
         gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), trees.leaves([lifted[n] for n in chosen])))
@@ -119,17 +120,18 @@ def argument_names(f: Callable, count: int) -> list[str]:
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
-def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, strict: bool = False) -> tuple[Tape, list, Any]:  # noqa: B006
-    """A new tape, args with the float leaves of the chosen ones (all) as its variables, and f's output on them."""
+def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: Any = None) -> tuple[Tape, list, Any]:  # noqa: B006
+    """A new tape, args with the leaves of the chosen ones (all of floats) as its variables, and f's output on them."""
 
     def watch(path: str, x: Any) -> Any:
         return tape.variable(x, path) if strict or type(x) is Variable or np.asarray(x).dtype.kind == "f" else x
 
-    tape, lifted, names = Tape(), [*args], argument_names(f, len(args))
-    for n in range(len(args)) if chosen is None else chosen:
+    tape, lifted, strict = Tape(), [*args], chosen is not None
+    paths = names(len(args)) if names else argument_names(f, len(args))
+    for n in chosen if strict else range(len(args)):
         if not -len(args) <= n < len(args):
             raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional arguments")
-        lifted[n] = trees.map_with_path(watch, args[n], path=names[n])
+        lifted[n] = trees.map_with_path(watch, args[n], path=paths[n])
     return tape, lifted, f(*lifted, **kwargs)
 
 

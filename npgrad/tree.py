@@ -25,7 +25,7 @@ def items(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves in order."""
-    return [leaf for _, leaf in items(tree)]
+    return [leaf for _, child in _entries(tree) for leaf in leaves(child)] if is_node(tree) else [tree]
 
 
 def map(function: Callable, tree: Any, *rest: Any) -> Any:
@@ -34,19 +34,17 @@ def map(function: Callable, tree: Any, *rest: Any) -> Any:
     >>> map(lambda p, g: p - g, {"w": 3.0, "b": [1.0]}, {"w": 1.0, "b": [0.5]})
     {'w': 2.0, 'b': [0.5]}
     """
-    return map_with_path(lambda _, *found: function(*found), tree, *rest)
+    for other in rest:
+        _check_alike(tree, other, "")
+    return _map(function, tree, rest)
 
 
 def map_with_path(function: Callable, tree: Any, *rest: Any, path: str = "") -> Any:
     """Like `map`, with each leaf's path as the function's first argument."""
-    children, others = _children(tree), [dict(_children(other)) for other in rest]
-    for other, found in zip(rest, others):
-        same_kind = type(other) is type(tree) if is_node(tree) else not is_node(other)
-        if not same_kind or found.keys() != dict(children).keys():
-            raise ValueError(f"trees differ at {path or 'the top'}: {_describe(tree)} against {_describe(other)}")
-    if not is_node(tree):
-        return function(path, tree, *rest)
-    return _rebuild(tree, [map_with_path(function, c, *(o[s] for o in others), path=path + s) for s, c in children])
+    for other in rest:
+        _check_alike(tree, other, path)
+    paths = (found for found, _ in items(tree, path))
+    return _map(lambda *found: function(next(paths), *found), tree, rest)
 
 
 def unflatten(tree: Any, new_leaves: Iterable[Any]) -> Any:
@@ -61,21 +59,37 @@ def is_node(tree: Any) -> bool:  # a container, or None, rather than a leaf
     return tree is None or isinstance(tree, (dict, list, tuple))
 
 
+def _entries(node: Any) -> Iterable[tuple[Any, Any]]:  # pairs of what to index it with, and the child
+    return node.items() if isinstance(node, dict) else enumerate(node or ())
+
+
 def _children(tree: Any) -> list[tuple[str, Any]]:
-    if isinstance(tree, dict):
-        return [(f"[{key!r}]", child) for key, child in tree.items()]
-    if isinstance(tree, (list, tuple)):
-        names = getattr(tree, "_fields", None)
-        return [(f".{names[i]}" if names else f"[{i}]", child) for i, child in enumerate(tree)]
-    return []
+    names = getattr(tree, "_fields", None)
+    found = _entries(tree) if is_node(tree) else ()
+    return [(f".{names[key]}" if names else f"[{key!r}]", child) for key, child in found]
+
+
+def _map(function: Callable, tree: Any, rest: Iterable) -> Any:
+    if not is_node(tree):
+        return function(tree, *rest)
+    return _rebuild(tree, [_map(function, child, [other[key] for other in rest]) for key, child in _entries(tree)])
 
 
 def _rebuild(tree: Any, children: list[Any]) -> Any:
     if isinstance(tree, dict):
-        new = copy.copy(tree)  # keeps a subclass and its settings: OrderedDict, defaultdict
+        new = {} if type(tree) is dict else copy.copy(tree)  # a copy keeps a subclass's settings: defaultdict
         new.update(zip(tree, children))
         return new
     return type(tree)(*children) if hasattr(tree, "_fields") else tree if tree is None else type(tree)(children)
+
+
+def _check_alike(tree: Any, other: Any, path: str) -> None:
+    children, others = _children(tree), dict(_children(other))
+    same_kind = type(other) is type(tree) if is_node(tree) else not is_node(other)
+    if not same_kind or others.keys() != dict(children).keys():
+        raise ValueError(f"trees differ at {path or 'the top'}: {_describe(tree)} against {_describe(other)}")
+    for suffix, child in children:
+        _check_alike(child, others[suffix], path + suffix)
 
 
 def _describe(tree: Any) -> str:
