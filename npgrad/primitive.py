@@ -35,9 +35,8 @@ class Primitive:
     >>> @cube.defvjp
     ... def _(out, x):
     ...     return lambda g: g * 3 * x**2
-    >>> tape = Tape()
-    >>> x = tape.variable(2.0)
-    >>> tape.gradient(cube(x), [x])
+    >>> x = Tape().variable(2.0)
+    >>> x.tape.gradient(cube(x), [x])
     [array(12.)]
     """
 
@@ -54,8 +53,14 @@ class Primitive:
         `rule(out, *args, **kwargs)` gets the result and the arguments and returns `pullback(g)`, whose result has
         that argument's shape (or one that broadcasting made of it). TypeError if a rule can't be called that way.
         """
+        required = [p for p in self._parameters if p.kind < p.VAR_POSITIONAL and p.default is p.empty]
+        keywords = {p.name: None for p in self._parameters if p.kind == p.KEYWORD_ONLY}
         for rule in filter(None, rules):
-            self._check_signature(rule)
+            try:
+                inspect.signature(rule).bind(None, *required, **keywords)
+            except TypeError as error:
+                wanted = f"a rule of {self} must accept (out, *args, **kwargs), as {self} does"
+                raise TypeError(f"{wanted}: {error}") from None
         self.rules = rules
         return rules[0] if rules else None
 
@@ -63,14 +68,6 @@ class Primitive:
         """Give one rule for any number of arguments: `rule(i, out, *args, **kwargs)` is that of argument i."""
         self.each = rule
         return rule
-
-    def _check_signature(self, rule: Callable) -> None:
-        required = [p for p in self._parameters if p.kind < p.VAR_POSITIONAL and p.default is p.empty]
-        keywords = {p.name: None for p in self._parameters if p.kind == p.KEYWORD_ONLY}
-        try:
-            inspect.signature(rule).bind(None, *required, **keywords)
-        except TypeError as error:
-            raise TypeError(f"a rule of {self} must accept (out, *args, **kwargs), as {self} does: {error}") from None
 
     @functools.cached_property
     def _parameters(self) -> list[inspect.Parameter]:

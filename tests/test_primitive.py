@@ -89,10 +89,8 @@ def test_every_rule_in_the_tables_has_the_signature_of_its_function():
     for primitive in PRIMITIVES:
         exact = isinstance(primitive.forward, (np.ufunc, types.FunctionType))  # NumPy's others differ by version
         if exact and type(primitive.rules) is tuple:
-            for rule in primitive.rules:
-                if rule is not None:
-                    primitive._check_signature(rule)
-                    checked += 1
+            primitive.defvjp(*primitive.rules)  # which refuses others
+            checked += len(primitive.rules)
     assert checked > 20
 
 
