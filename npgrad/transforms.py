@@ -115,7 +115,7 @@ def argument_names(f: Callable, count: int) -> list[str]:
     """The names of f's first `count` positional arguments, `args[i]` where it has none."""
     try:
         names = [p.name for p in inspect.signature(f).parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    except (TypeError, ValueError):
+    except ValueError:  # it is callable, but tells no signature
         names = []
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 

@@ -644,7 +644,9 @@ MISTAKES = [
     (lambda: ng.grad(np.sum)(), TypeError, "argument 0 is to be differentiated, but there are 0 positional arguments"),
     (lambda: ng.grad(np.sum)("text"), TypeError, "a must be a float array, not <U4"),
     (lambda: ng.grad(np.sum)({"a": "text"}), TypeError, "a['a'] must be a float array, not <U4"),
-    (lambda: ng.grad(None)(X), TypeError, "'NoneType' object is not callable"),
+    (lambda: ng.grad(None)(X), TypeError, "None is not a callable object"),
+    (lambda: ng.vjp(3, X), TypeError, "3 is not a callable object"),
+    (lambda: ng.jacobian("text")(X), TypeError, "'text' is not a callable object"),
     (
         lambda: ng.value_and_grad(lambda x: x)(X),
         ValueError,
@@ -732,7 +734,7 @@ MISTAKES = [
         ng.check.GradientError,
         "<lambda>: fail, 6 coordinates",
     ),
-    (lambda: ng.check_grads(3, X), TypeError, "'int' object is not callable"),
+    (lambda: ng.check_grads(3, X), TypeError, "3 is not a callable object"),
     # trees
     (
         lambda: tree.map(np.add, {"a": 1}, {"b": 1}),
