@@ -152,6 +152,8 @@ def _read(file: Path) -> tuple[State, dict[str, Any], dict[str, np.ndarray]]:
     """The state, the random generator's state and the arrays by name."""
     try:
         described = read_metadata(file)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no {file}: training.states(folder) lists what is there") from error
     except ValueError as error:
         raise StateError(f"{file} can't be read: {error}") from error
     if described.get("format") != FORMAT:

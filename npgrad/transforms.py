@@ -130,7 +130,7 @@ def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: An
     paths = names(len(args)) if names else argument_names(f, len(args))
     for n in chosen if strict else range(len(args)):
         if not -len(args) <= n < len(args):
-            raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional arguments")
+            raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional ones, from 0")
         lifted[n] = trees.map_with_path(watch, args[n], path=paths[n])
     return tape, lifted, f(*lifted, **kwargs)
 

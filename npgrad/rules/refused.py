@@ -14,7 +14,7 @@ LEAVES = "NumPy doesn't let it be intercepted, so its result would be off the ta
 CONSTANT = "its arguments are settings, not arrays to be differentiated"
 INTEGERS = "it is for integers"
 STEPS = "its result jumps when elements meet or cross bounds"
-FILES = "files and text hold constants"
+FILES = "files and text hold constants: give it x.value"
 
 _REASONS = {
     "put": f"{IN_PLACE}: use ng.set_at(np.ravel(x), index, values)",
