@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,11 @@ def as_floats(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
-def as_same_floats(*arrays: Any) -> list[np.ndarray]:
+def as_same_floats(*arrays: Any) -> Sequence[np.ndarray]:
     """Plain arrays as floats of one precision, the highest among them: what in-place work needs."""
+    first = getattr(arrays[0], "dtype", None)
+    if all([getattr(a, "dtype", None) is first for a in arrays]) and first is not None and first.kind == "f":
+        return arrays
     floats = [as_floats(a) for a in arrays]
     if all(a.dtype == floats[0].dtype for a in floats):
         return floats

@@ -26,6 +26,7 @@ def cross_entropy(logits: Any, targets: Any, *, ignore_index: int | None = None)
     logits = as_floats(logits)
     tokens, counted = _checked(logits, targets, ignore_index)
     rows = np.reshape(log_softmax(logits), (math.prod(logits.shape[:-1]), logits.shape[-1]))
+    counted = np.arange(len(tokens)) if counted is None else counted
     return -np.sum(rows[counted, tokens]) / max(len(tokens), 1)
 
 
@@ -36,20 +37,21 @@ def cross_entropy(logits, targets, *, ignore_index=None):
     tokens, counted = _checked(logits, targets, ignore_index)
     shape, count = logits.shape, max(len(tokens), 1)
     rows = logits.reshape(math.prod(shape[:-1]), shape[-1])
-    every = len(tokens) == len(rows)
-    if not every:
+    if counted is not None:
         rows = rows[counted]
     e, total, top = exp_and_sum(rows)
-    empty = total == 0
-    total += empty
     at = np.arange(len(tokens)), tokens
-    losses = np.log(total)[:, 0] - shifted(rows[at], np.asarray(top, e.dtype).ravel())
+    chosen, empty = rows[at], False
+    if np.ndim(top):
+        chosen, empty = shifted(chosen, top[:, 0]), total == 0
+        total += empty
+    losses = np.log(total)[:, 0] - chosen
 
     def pullback(g):
         share = np.where(empty, 0, g / count).astype(e.dtype)  # of the loss, for each token
         d = e * (share / total)
-        d[at] -= share[:, 0]
-        if every:
+        d[at] -= share.reshape(-1)
+        if counted is None:
             return (d.reshape(shape),)
         full = np.zeros((math.prod(shape[:-1]), shape[-1]), d.dtype)
         full[counted] = d
@@ -59,7 +61,7 @@ def cross_entropy(logits, targets, *, ignore_index=None):
 
 
 def _checked(logits, targets, ignore_index):
-    """The targets that count and the numbers of their tokens, both flat."""
+    """The targets that count, flat, and the numbers of their tokens, None if every one counts."""
     targets = np.asarray(targets)
     if ignore_index is not None and not hasattr(ignore_index, "__index__"):
         raise TypeError(f"ignore_index must be an integer or None, not {ignore_index!r}")
@@ -68,7 +70,9 @@ def _checked(logits, targets, ignore_index):
             "logits must have shape (..., vocabulary) and targets the same without the last axis, but they have shapes "
             f"{logits.shape} and {targets.shape}"
         )
-    flat = targets.reshape(-1)
-    counted = np.arange(flat.size) if ignore_index is None else np.flatnonzero(flat != ignore_index)
+    flat, counted = targets.flatten(), None  # a copy: a batch may be filled again before the sweep
+    if ignore_index is not None and (flat == ignore_index).any():
+        counted = np.flatnonzero(flat != ignore_index)
+        flat = flat[counted]
     count = logits.shape[-1]
-    return as_ids(flat[counted], f"targets for {count} logits", count, "ignore_index=… leaves tokens out"), counted
+    return as_ids(flat, f"targets for {count} logits", count, "ignore_index=… leaves tokens out"), counted
