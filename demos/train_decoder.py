@@ -10,8 +10,8 @@ several threads: with OPENBLAS_NUM_THREADS=1 in the environment it is quicker, a
 --mpi always. The same seed and number of threads give the same losses, bit for bit.
 
 A batch is computed in two halves, by two threads or, with --mpi, by two processes, and the losses are the same, bit for
-bit. More processes need as many --parts, and --parts 1 saves a lone one a fifth of its time. Their losses agree with
-those of halves to 1e-6 only for as long as float32 keeps two orders of summation together, at first 50 to 200 steps.
+bit. There can be more processes, and --parts 1 saves a lone one a fifth of its time. Their losses agree with those of
+halves to 1e-6 only for as long as float32 keeps two orders of summation together: the first 50 to 200 steps.
 
 The text is Python's own standard library, which every machine that runs this has; a token is a byte. The decoder is
 `npgrad.decoder`, of the shape of today's language models: root-mean-square norms, attention with rotary positions and
