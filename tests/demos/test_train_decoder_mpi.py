@@ -1,9 +1,9 @@
 """The main demo by two processes of a real MPI: what one process has, said once, and no process left waiting."""
 
-import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -41,86 +41,67 @@ sys.exit(demo.main(sys.argv[1:]))
 
 
 @pytest.fixture
-def launch(tmp_path):
-    """Run the demo by two processes; what it returned and printed."""
-    beside = Path(sys.executable).with_name("mpiexec")  # where the extra puts it
-    mpiexec = beside if beside.exists() else shutil.which("mpiexec")
-
-    def run(*arguments, plan="pass"):
-        driver = tmp_path / "driver.py"
-        driver.write_text(DRIVER.replace("PLAN", plan))
-        command = [mpiexec, "-n", "2", sys.executable, driver, "--mpi", *arguments]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-
-    return run
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("train_decoder", SCRIPT)
-    demo = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo)
-    return demo
-
-
-@pytest.fixture
-def alone(monkeypatch, capsys):
-    """Run the demo by this process; what it printed."""
-    demo = load()
-    monkeypatch.setattr(demo, "check_gradient", lambda seed: None)
-    monkeypatch.setattr(demo, "draw", lambda path, losses, _: path.with_name("losses.json").write_text(str(losses)))
-
-    def run(*arguments):
-        demo.main([*arguments])
-        return capsys.readouterr().out
-
-    return run
-
-
-@pytest.fixture
 def text(tmp_path):
     file = tmp_path / "text.txt"
     file.write_bytes(b"aabb" * 500)
     return file
 
 
-def test_two_processes_do_what_one_does(launch, alone, text, tmp_path):
-    arguments = ["--text", str(text), "--steps", "120", *SMALL]
-    one, two = tmp_path / "one", tmp_path / "two"
-    printed, done = alone(*arguments, "--out", str(one)), launch(*arguments, "--out", str(two))
-    assert done.stdout.replace(str(two), str(one)) == printed
+@pytest.fixture
+def launch(text, tmp_path):
+    """Run the demo on the text, by two processes of MPI or by one without; what it returned and printed."""
+    beside = Path(sys.executable).with_name("mpiexec")  # where the extra puts it
+    mpiexec = beside if beside.exists() else shutil.which("mpiexec")
+
+    def run(out, *arguments, processes=2, plan="pass"):
+        driver = tmp_path / "driver.py"
+        driver.write_text(DRIVER.replace("PLAN", plan))
+        command = [sys.executable, driver, "--text", text, "--out", out, *SMALL, *arguments]
+        if processes > 1:
+            command = [mpiexec, "-n", str(processes), *command, "--mpi"]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+    return run
+
+
+def files(out):
+    return [(out / name).read_bytes() for name in ("losses.json", "model.safetensors")]
+
+
+def test_two_processes_do_what_one_does(launch, tmp_path):
+    one, two, whole = (tmp_path / name for name in ("one", "two", "whole"))
+    expected, done = launch(one, "--steps", "120", processes=1), launch(two, "--steps", "120")
+    assert done.stdout.replace(str(two), str(one)) == expected.stdout
+    assert done.returncode == expected.returncode == 0
     assert done.stderr.count("  0%|") == 1  # one progress bar
-    assert done.returncode == 0
-    assert (two / "losses.json").read_text() == (one / "losses.json").read_text()
-    assert (two / "model.safetensors").read_bytes() == (one / "model.safetensors").read_bytes()
-    alone(*arguments, "--parts", "1", "--out", str(tmp_path / "whole"))
-    losses, whole = (np.array(json.loads((out / "losses.json").read_text())) for out in (two, tmp_path / "whole"))
+    assert files(two) == files(one)
+    launch(whole, "--steps", "120", "--parts", "1", processes=1)
+    losses, others = (np.array(json.loads((out / "losses.json").read_text())) for out in (two, whole))
     assert len(losses) == 120
-    np.testing.assert_allclose(losses, whole, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(losses, others, rtol=0, atol=1e-6)
 
 
-def test_a_wish_to_stop_reaches_both_and_both_go_on(launch, alone, text, tmp_path):
-    arguments = ["--text", str(text), "--steps", "12", "--save-every", "3", *SMALL]
-    alone(*arguments, "--out", str(tmp_path / "whole"))
-    out = tmp_path / "out"
-    stopped = launch(*arguments, "--out", str(out), plan="signal.raise_signal(signal.SIGINT)")
+def test_a_wish_to_stop_reaches_both_and_both_go_on(launch, tmp_path):
+    out, arguments = tmp_path / "out", ("--steps", "12", "--save-every", "3")
+    stopped = launch(out, *arguments, plan="signal.raise_signal(signal.SIGINT)")
     assert stopped.returncode == 130
     assert stopped.stderr.count("Interrupted: 5 steps are saved in") == 1
     assert [int(file.stem[5:]) for file in training.states(out / "states")] == [3, 5]
-    launch(*arguments, "--out", str(out), "--resume")
-    assert (out / "losses.json").read_text() == (tmp_path / "whole" / "losses.json").read_text()
-    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    launch(out, *arguments, "--resume")
+    launch(tmp_path / "whole", *arguments, processes=1)
+    assert files(out) == files(tmp_path / "whole")
 
 
-def test_a_failure_of_one_ends_both(launch, text, tmp_path):
-    done = launch("--text", str(text), "--out", str(tmp_path / "out"), *SMALL, plan="raise ArithmeticError('of one')")
+def test_a_failure_of_one_ends_both(launch, tmp_path):
+    done = launch(tmp_path / "out", plan="raise ArithmeticError('of one')")
     assert done.returncode != 0
     assert done.stderr.count("ArithmeticError: of one\n") == 1
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
-def test_what_cannot_be_done_is_said_once(launch, text, tmp_path):
-    done = launch("--text", str(text), "--out", str(tmp_path / "out"), *SMALL, "--batch", "1")
+def test_what_cannot_be_done_is_said_once(launch, tmp_path):
+    done = launch(tmp_path / "out", "--batch", "1")
     assert done.returncode == 2
     assert done.stderr.count("error: 2 processes can't share --batch 1: each needs a row of it\n") == 1
 
@@ -151,5 +132,6 @@ def test_the_mpiexec_of_another_mpi_is_refused(monkeypatch, text, tmp_path):
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi)
     sys.modules["mpi4py"].MPI = mpi
     monkeypatch.setenv("PMI_SIZE", "2")
+    main = runpy.run_path(str(SCRIPT))["main"]
     with pytest.raises(SystemExit, match="mpiexec started 2 processes, but mpi4py's Another MPI sees 1: use Another"):
-        load().main(["--mpi", "--text", str(text), "--out", str(tmp_path / "out"), *SMALL])
+        main(["--mpi", "--text", str(text), "--out", str(tmp_path / "out"), *SMALL])
