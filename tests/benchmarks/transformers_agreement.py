@@ -37,6 +37,8 @@ CASES = {
     "one key/value head": {"num_key_value_heads": 1, "rms_norm_eps": 1e-5},
     "Qwen2": {"model_type": "qwen2"},
     "Qwen2, tied": {"model_type": "qwen2", "tie_word_embeddings": True},
+    "Mistral": {"model_type": "mistral"},
+    "Mistral, window of 7": {"model_type": "mistral", "sliding_window": 7},
 }
 TOKENS = np.random.default_rng(0).integers(0, SMALL["vocab_size"], (2, 24))
 
