@@ -29,7 +29,7 @@ import numpy as np
 
 from . import tree as trees
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """Elements updated at a time: few enough that all a block needs stays in the cache, many enough to hide overhead."""
 
 Rate = float | Callable[[int], float]
@@ -73,6 +73,7 @@ class _Optimizer:
             }
             for name in ("params", *moments)
         }
+        self._spare = {group.working: np.empty((2, BLOCK), group.working) for group in ends}  # for `update` to work in
         self._counts = [0] * len(named)
         for view, (_, p) in zip(self._views("params"), named):
             view[...] = p
@@ -86,7 +87,7 @@ class _Optimizer:
         and moments stay as they are. ValueError, naming the path, where structure or shapes differ, TypeError for a
         gradient that is not of real numbers; in both cases nothing has changed.
         """
-        found: list[Any] = list(_gradients(self.params, gradients, "gradients"))
+        found: list[Any] = _gradients(self.params, gradients, "gradients", [])
         rate = self._rate()
 
         def alike(i: int) -> tuple:
@@ -97,9 +98,10 @@ class _Optimizer:
                 continue
             chosen = list(run)
             group, start, _, _ = self._leaves[chosen[0]]
-            move = self._mover(rate, count, group)
+            gathered, scratch = self._spare[group.working]
+            move = self._mover(rate, count, group, scratch)
             buffers = [by_group[group] for by_group in self._buffers.values()]
-            for g in _blocks([found[i] for i in chosen], group.working):
+            for g in _blocks([found[i] for i in chosen], gathered):
                 p, *moments = [buffer[start : start + len(g)] for buffer in buffers]
                 wide = p.astype(group.working, copy=False)
                 move(g, wide, *moments)
@@ -137,8 +139,11 @@ class _Optimizer:
         rate = self.learning_rate(self.step) if callable(self.learning_rate) else self.learning_rate
         return _number("the learning rate", rate)
 
-    def _mover(self, rate: float, count: int, group: _Group) -> Callable[..., None]:
-        """The function that moves a block: `move(g, params, *moments)`, in place but for g, in `group.working`."""
+    def _mover(self, rate: float, count: int, group: _Group, scratch: np.ndarray) -> Callable[..., None]:
+        """The function that moves a block: `move(g, params, *moments)`, in place but for g, in `group.working`.
+
+        scratch has room for a block of that dtype.
+        """
         raise NotImplementedError
 
 
@@ -176,7 +181,7 @@ class SGD(_Optimizer):
             raise ValueError(f"nesterov needs momentum > 0 and no dampening, not {momentum} and {dampening}")
         super().__init__(params, learning_rate, weight_decay, ("velocity",) if momentum else ())
 
-    def _mover(self, rate: float, count: int, group: _Group) -> Callable[..., None]:
+    def _mover(self, rate: float, count: int, group: _Group, scratch: np.ndarray) -> Callable[..., None]:
         momentum, share = self.momentum, 1 - self.dampening if count else 1.0
 
         def move(g: np.ndarray, p: np.ndarray, v: np.ndarray | None = None) -> None:
@@ -228,18 +233,17 @@ class AdamW(_Optimizer):
             if np.array(self.eps, group.working) == 0:
                 raise ValueError(f"AdamW needs a positive eps in {group.working} (0/0 otherwise), not {eps}")
 
-    def _mover(self, rate: float, count: int, group: _Group) -> Callable[..., None]:
+    def _mover(self, rate: float, count: int, group: _Group, scratch: np.ndarray) -> Callable[..., None]:
         weights, square_weights = ((1 - beta ** (count + 1)) / (1 - beta) for beta in self.betas)
         scale = math.sqrt(square_weights)  # taken out of the root: one operation less for each block
         numbers = *self.betas, self.eps * scale, rate * scale / weights, 1 - rate * group.decay
         beta1, beta2, eps, step, keep = (np.array(x, group.working) for x in numbers)  # cheaper operands than floats
-        scratch = np.empty(BLOCK, group.working)
 
         def move(g: np.ndarray, p: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
             t = scratch[: len(g)]
             sums *= beta1
             sums += g
-            np.multiply(g, g, out=t)
+            np.square(g, out=t)
             squares *= beta2
             squares += t
             np.sqrt(squares, out=t)
@@ -344,42 +348,43 @@ def _layout(arrays: list[tuple[np.ndarray, _Group]]) -> list[_Leaf]:
     return leaves
 
 
-def _gradients(params: Any, gradients: Any, path: str) -> Iterator[np.ndarray | None]:
-    """The gradient of each leaf of params, in order: None where the gradients have None in its or a parent's place."""
+def _gradients(params: Any, gradients: Any, path: str, found: list[np.ndarray | None]) -> list[np.ndarray | None]:
+    """Append the gradient of each leaf of params: None where the gradients have None in its or a parent's place."""
     if gradients is None:
-        yield from (None for _ in trees.leaves(params))
-        return
-    children, given = trees._children(params), dict(trees._children(gradients))
-    if trees.is_node(gradients) != trees.is_node(params) or given.keys() != dict(children).keys():
-        found, expected = trees._describe(gradients), trees._describe(params)
-        raise ValueError(f"{path} is {found}, but the parameters have {expected} there: give a tree like theirs")
-    for suffix, child in children:
-        yield from _gradients(child, given[suffix], path + suffix)
-    if not trees.is_node(params):
+        found += [None for _ in trees.leaves(params)]
+    elif isinstance(params, np.ndarray) and not trees.is_node(gradients):
         g = _floats(path, gradients)
         if g.shape != params.shape:
             raise ValueError(f"{path} has shape {g.shape}, but its parameter has shape {params.shape}")
-        yield g
+        found.append(g)
+    else:
+        children, given = trees._children(params), dict(trees._children(gradients))
+        if trees.is_node(gradients) != trees.is_node(params) or given.keys() != dict(children).keys():
+            was, expected = trees._describe(gradients), trees._describe(params)
+            raise ValueError(f"{path} is {was}, but the parameters have {expected} there: give a tree like theirs")
+        for suffix, child in children:
+            _gradients(child, given[suffix], path + suffix, found)
+    return found
 
 
-def _blocks(arrays: Iterable[np.ndarray], dtype: np.dtype) -> Iterator[np.ndarray]:
-    """All elements in order, BLOCK at a time: parts of a large array as they are, small arrays gathered in a buffer."""
-    buffer, filled = np.empty(BLOCK, dtype), 0
+def _blocks(arrays: Iterable[np.ndarray], buffer: np.ndarray) -> Iterator[np.ndarray]:
+    """All elements in order, as many as the buffer holds at a time: large arrays as they are, small ones gathered."""
+    small: list[np.ndarray] = []
+    filled = 0
     for array in arrays:
-        rest = array.astype(dtype, copy=False).reshape(-1)
-        while len(rest):
-            taken = rest[: BLOCK - filled]
-            rest = rest[len(taken) :]
-            if len(taken) == BLOCK:
-                yield taken
-                continue
-            buffer[filled : filled + len(taken)] = taken
-            filled += len(taken)
-            if filled == BLOCK:
-                yield buffer
-                filled = 0
-    if filled:
-        yield buffer[:filled]
+        flat = array.reshape(-1)
+        large = 2 * flat.size > len(buffer)
+        if small and (large or filled + flat.size > len(buffer)):
+            yield np.concatenate(small, out=buffer[:filled])
+            small, filled = [], 0
+        if large:
+            for start in range(0, flat.size, len(buffer)):
+                yield flat[start : start + len(buffer)].astype(buffer.dtype, copy=False)
+        else:
+            small.append(flat)
+            filled += flat.size
+    if small:
+        yield np.concatenate(small, out=buffer[:filled])
 
 
 def _global_norm(named: list[tuple[str, np.ndarray]]) -> float:
