@@ -33,8 +33,8 @@ from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
 from .tape import Record, Tape
-from .transforms import grad, jvp, stop_gradient, value_and_grad, vjp
-from .variable import Variable
+from .transforms import grad, jvp, value_and_grad, vjp
+from .variable import Variable, stop_gradient
 
 if TYPE_CHECKING:
     from . import check, show  # noqa: F401

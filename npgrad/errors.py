@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
 import reprlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,6 +114,15 @@ def check_result(primitive: Any, out: Any) -> None:
 def is_foreign(array: Any) -> bool:
     """Whether it is a masked array, a matrix, or of another kind of array that is not used as ndarray is."""
     return isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap)
+
+
+def argument_names(f: Callable, count: int) -> list[str]:
+    """The names of f's first `count` positional arguments, `args[i]` where it has none."""
+    try:
+        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    except ValueError:  # it is callable, but tells no signature
+        names = []
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
 def no_rule(function: Any, argument: int | str) -> str:

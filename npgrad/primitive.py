@@ -94,28 +94,28 @@ class Primitive:
         if kwargs:
             args, kwargs = self._bind(args, kwargs)
         tape = newest_tape(args)
-        try:
-            if tape is None:
-                return self.forward(*args, **kwargs)
-            values, parents, rules, run = [*args], [], [], self.forward
-            for i, a in enumerate(args):
+        values, parents, rules, run = [*args], [], [], self.forward
+        for i, a in enumerate(args):
+            if type(a) is Variable:
+                if a.tape is tape:
+                    rule = self.rules[i] if i < len(self.rules) else self.each and functools.partial(self.each, i)
+                    if rule is None:
+                        raise TypeError(no_rule(self, i))
+                    rules.append(rule)
+                    parents.append(a.index)
+                    values[i] = a = a.raw
                 if type(a) is Variable:
-                    if a.tape is tape:
-                        rule = self.rules[i] if i < len(self.rules) else self.each and functools.partial(self.each, i)
-                        if rule is None:
-                            raise TypeError(no_rule(self, i))
-                        rules.append(rule)
-                        parents.append(a.index)
-                        values[i] = a = a.raw
-                    if type(a) is Variable:
-                        run = self
-            if kwargs:
-                run = functools.partial(run, **kwargs)
-                rules = [functools.partial(rule, **kwargs) for rule in rules]
+                    run = self
+        if kwargs:
+            run = functools.partial(run, **kwargs)
+            rules = [functools.partial(rule, **kwargs) for rule in rules]
+        try:
             out = run(*values)
         except Exception as error:
             explain(error, str(self), args, kwargs)
             raise
+        if tape is None:
+            return out
         pullbacks = tuple([rule(out, *values) for rule in rules])
         if not all(map(callable, pullbacks)):
             raise TypeError(f"a rule of {self} must return its pullback, a function of the cotangent")

@@ -6,7 +6,6 @@ Each runs the function on Variables of a new tape and sweeps back; what it retur
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from . import tree as trees
+from .errors import argument_names
 from .tape import Tape
-from .variable import Variable, strip
+from .variable import Variable
 
 
 def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
@@ -100,24 +100,6 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     linear = [(g, t) for g, (_, t) in zip(gradients, pairs) if _is_on(dual, g)]
     found = iter(dual.sweep([g for g, _ in linear], [t for _, t in linear], u))
     return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros_like(y), out)
-
-
-def stop_gradient(x: Any) -> Any:
-    """The plain arrays behind a tree of Variables: constants for every derivative.
-
-    >>> grad(lambda x: x * stop_gradient(x))(3.0)
-    array(3.)
-    """
-    return trees.map(strip, x)
-
-
-def argument_names(f: Callable, count: int) -> list[str]:
-    """The names of f's first `count` positional arguments, `args[i]` where it has none."""
-    try:
-        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    except ValueError:  # it is callable, but tells no signature
-        names = []
-    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
 def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: Any = None) -> tuple[Tape, list, Any]:  # noqa: B006

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from . import tree as trees
 from .errors import explain
 
 if TYPE_CHECKING:
@@ -136,6 +137,16 @@ def strip(x: Any) -> Any:
     while type(x) is Variable:
         x = x.value
     return type(x)(map(strip, x)) if type(x) in (list, tuple) else x
+
+
+def stop_gradient(x: Any) -> Any:
+    """The plain arrays behind a tree of Variables: constants for every derivative.
+
+    >>> import npgrad as ng
+    >>> ng.grad(lambda x: x * ng.stop_gradient(x))(3.0)
+    array(3.)
+    """
+    return trees.map(strip, x)
 
 
 def implements(*functions: Any) -> Callable[[Callable], Callable]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..transforms import argument_names, jvp
+from ..errors import argument_names
+from ..transforms import jvp
 from .contract import Breach, breaches
 from .differences import Evaluator, refine_coordinate, stacked, wander
 from .directions import bisect, check_direction, random_direction

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import tree as trees
-from ..transforms import argument_names, vjp
+from ..errors import argument_names
+from ..transforms import vjp
 
 
 class Subject(NamedTuple):

@@ -24,7 +24,7 @@ def as_floats(x: Any) -> Any:
 def as_same_floats(*arrays: Any) -> Sequence[np.ndarray]:
     """Plain arrays as floats of one precision, the highest among them: what in-place work needs."""
     first = getattr(arrays[0], "dtype", None)
-    if all([getattr(a, "dtype", None) is first for a in arrays]) and first is not None and first.kind == "f":
+    if all(getattr(a, "dtype", None) is first for a in arrays) and first is not None and first.kind == "f":
         return arrays
     floats = [as_floats(a) for a in arrays]
     if all(a.dtype == floats[0].dtype for a in floats):

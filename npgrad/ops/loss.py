@@ -42,7 +42,7 @@ def cross_entropy(logits, targets, *, ignore_index=None):
     e, total, top = exp_and_sum(rows)
     at = np.arange(len(tokens)), tokens
     chosen, empty = rows[at], False
-    if np.ndim(top):
+    if not isinstance(top, float):
         chosen, empty = shifted(chosen, top[:, 0]), total == 0
         total += empty
     losses = np.log(total)[:, 0] - chosen
