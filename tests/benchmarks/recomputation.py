@@ -1,10 +1,9 @@
-"""Memory against time of a gradient whose blocks are recomputed in the backward: `ng.checkpoint` around each of them.
+"""Memory against time of a decoder's gradient whose blocks run again in the backward: `recompute=True`.
 
     python tests/benchmarks/recomputation.py
 
 For 4, 8 and 16 blocks of a decoder (batch 8, 256 tokens, width 128, float32): the peak of the memory that a gradient
-takes beside the parameters, and the median of its time over alternating rounds. Both gradients are first compared with
-npgrad.decoder's.
+takes beside the parameters, and the median of its time over alternating rounds. The gradients are compared first.
 """
 
 import gc
@@ -23,30 +22,6 @@ SIZE = {"batch": 8, "tokens": 256, "width": 128, "heads": 4, "vocabulary": 256, 
 ROUNDS = 7
 
 
-def decoder_loss(settings, apply):
-    """The loss of npgrad.decoder, each of whose blocks is `apply(block)(its parameters, x)`."""
-    rope, heads = settings.rotary(SIZE["tokens"]), SIZE["heads"]
-
-    def block(p, x):
-        h = ng.rms_norm(x, p["attention_norm"], eps=settings.rms_norm_eps)
-        q, k, v = (ng.linear(h, p[name]).reshape(*h.shape[:2], heads, -1).swapaxes(1, 2) for name in ("wq", "wk", "wv"))
-        mixed = ng.attention(rope.rotate(q), rope.rotate(k), v).swapaxes(1, 2).reshape(h.shape)
-        x = x + ng.linear(mixed, p["wo"])
-        h = ng.rms_norm(x, p["feed_forward_norm"], eps=settings.rms_norm_eps)
-        return x + ng.linear(ng.swiglu(ng.linear(h, p["gate"]), ng.linear(h, p["up"])), p["down"])
-
-    applied = apply(block)
-
-    def loss(params, tokens, targets):
-        x = ng.embedding(params["embedding"], tokens)
-        for p in params["blocks"]:
-            x = applied(p, x)
-        x = ng.rms_norm(x, params["norm"], eps=settings.rms_norm_eps)
-        return ng.cross_entropy(ng.linear(x, params["head"]), targets)
-
-    return loss
-
-
 def peak_megabytes(f):
     gc.collect()
     tracemalloc.start()
@@ -62,16 +37,13 @@ def gradients(layers):
     size = {**SIZE, "layers": layers}
     settings, params, (tokens, targets) = config(size), parameters(size), batch(size)
 
-    def gradient_of(loss):
-        gradient = ng.grad(loss)
-        return lambda: dict(ng.tree.items(gradient(params, tokens, targets)))
+    def gradient_of(**options):
+        gradient = ng.grad(lambda p: decoder.loss(settings, p, tokens, targets, **options))
+        return lambda: dict(ng.tree.items(gradient(params)))
 
-    whole = gradient_of(lambda *args: decoder.loss(settings, *args))()
-    expected = {path: g.astype(float) for path, g in whole.items()}
-    found = [gradient_of(decoder_loss(settings, apply)) for apply in (lambda block: block, ng.checkpoint)]
-    for f, name in zip(found, ("the plain gradient", "the one by recomputation")):
-        agree(f(), expected, 1e-4, name)
-    return found
+    plain, recomputing = gradient_of(), gradient_of(recompute=True)
+    agree(recomputing(), {path: g.astype(float) for path, g in plain().items()}, 1e-6, "recomputation")
+    return plain, recomputing
 
 
 def main():

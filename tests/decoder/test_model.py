@@ -286,3 +286,24 @@ def test_prompts_padded_on_the_left_need_no_positions():
 def test_capacities_that_make_no_cache(capacity):
     with pytest.raises(ValueError, match=r"capacity must be in 1\.\.32"):
         decoder.Cache(CONFIG, 1, capacity)
+
+
+def test_recomputing_changes_no_gradient():
+    config, params = model(num_key_value_heads=3, tie_word_embeddings=True)
+    found = [
+        ng.value_and_grad(decoder.loss, 1)(config, params, TOKENS[:, :-1], TOKENS[:, 1:], recompute=again)
+        for again in (False, True)
+    ]
+    for (path, plain), again in zip(ng.tree.items(found[0]), ng.tree.leaves(found[1]), strict=True):
+        np.testing.assert_array_equal(plain, again, err_msg=path)
+
+
+def test_recomputing_keeps_less():
+    config, params = model(num_hidden_layers=1)
+    tapes = []
+    for again in (False, True):
+        tape = ng.Tape()
+        decoder.loss(config, ng.tree.map(tape.variable, params), TOKENS, TOKENS, recompute=again)
+        tapes.append([str(record.primitive) for record in tape.records if record.primitive])
+    assert "self_attention" in tapes[0]
+    assert "self_attention" not in tapes[1]
