@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from ..primitive import primitive
 from .arrays import as_floats
 
 BUFFER = 8192  # items: np.getbufsize()
+
+_KEPT: dict[tuple, tuple] = {}  # what _factors has kept
+MOST_KEPT, LONGEST_KEPT = 8, 4 * BUFFER
 
 
 class RotaryError(ValueError):
@@ -49,52 +53,102 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
     _check(x, cosines, sines, layout)
     if layout == "half":
         return _turn_halves(x, cosines, sines, inverse)
-    factors = np.empty(cosines.shape, _complex(x.dtype))
+    kind = _complex(x.dtype)
+    part = _part(kind)  # x's own, or native float32 for float16, of which there are no complex numbers
+    as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
+    floats = x if as_it_is else np.ascontiguousarray(x, part)
+    spread = _spread(floats, cosines)
+    return _product(floats, _factors(cosines, sines, inverse, kind, spread), spread).astype(x.dtype, copy=False)
+
+
+def _turn_halves(x, cosines, sines, inverse):
+    """x · (cos, cos) + (b, a) · (−sin, sin): whole rows at a time, which is twice as fast as half rows."""
+
+    def times(x, tables):
+        table = np.concatenate(tables, axis=-1, dtype=x.dtype)
+        spread = _spread(x, table)
+        return _product(x, _repeated(table, spread), spread)
+
+    a, b = _pairs(x, "half")
+    out = times(x, (cosines, cosines))
+    out += times(np.concatenate([b, a], axis=-1, dtype=x.dtype), (sines, -sines) if inverse else (-sines, sines))
+    return out
+
+
+def _factors(cosines, sines, inverse, kind, spread):
+    """cos + i·sin, or its conjugate, repeated. Of short tables that nobody can change a few are kept."""
+    key = id(cosines), id(sines), inverse, kind, spread
+    frozen = _is_frozen(cosines) and _is_frozen(sines)
+    if frozen and key in _KEPT:
+        of_cosines, of_sines, rows = _KEPT[key]
+        if of_cosines() is cosines and of_sines() is sines:
+            return rows
+    factors = np.empty(cosines.shape, kind)
     factors.real = cosines
     if inverse:
         np.negative(sines, out=factors.imag, casting="same_kind")
     else:
         factors.imag = sines
-    part = factors.real.dtype  # x's own, or native float32 for float16, of which there are no complex numbers
-    as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
-    return _times(x if as_it_is else np.ascontiguousarray(x, part), factors).astype(x.dtype, copy=False)
+    rows = _repeated(factors, spread)
+    if frozen and rows.size <= LONGEST_KEPT:
+        if len(_KEPT) >= MOST_KEPT:
+            _KEPT.clear()
+        _KEPT[key] = weakref.ref(cosines), weakref.ref(sines), rows
+    return rows
 
 
-def _turn_halves(x, cosines, sines, inverse):
-    """x · (cos, cos) + (b, a) · (−sin, sin): whole rows at a time, which is twice as fast as half rows."""
-    a, b = _pairs(x, "half")
-    signs = (sines, -sines) if inverse else (-sines, sines)
-    out = _times(x, np.concatenate([cosines, cosines], axis=-1, dtype=x.dtype))
-    out += _times(np.concatenate([b, a], axis=-1, dtype=x.dtype), np.concatenate(signs, axis=-1, dtype=x.dtype))
-    return out
+def _is_frozen(table):
+    """Whether it is a view of an array that can't be written: NumPy doesn't let such a view be made writable."""
+    return type(table.base) is np.ndarray and not table.base.flags.writeable
 
 
-def _times(x, table):
-    """x · table in an array of floats like x; a complex table takes x's pairs of floats for complex numbers.
+def _spread(x, table):
+    """How often to repeat each row of a table, and then all of it, to be multiplied with x as it lies in memory.
 
-    NumPy copies a table shorter than its buffer again and again, so a short one is repeated first.
+    Rows, where heads lie inside tokens, as a projection leaves them; all, since NumPy copies what is shorter than its
+    buffer again and again. None where the table is to be broadcast instead.
     """
-    if table.ndim == 2 < x.ndim and not x.flags.c_contiguous and x.swapaxes(-3, -2).flags.c_contiguous:
-        table = np.repeat(table[:, None], x.shape[-3], axis=1)  # heads lie inside tokens, and so will the result's
-        return _times(x.swapaxes(-3, -2), table).swapaxes(-3, -2)
-    items = x.view(table.dtype)
-    if not (x.size and x.flags.c_contiguous and items.shape[-table.ndim :] == table.shape):
-        out = np.empty((*np.broadcast_shapes(items.shape, table.shape)[:-1], x.shape[-1]), x.dtype)
-        np.multiply(items, table, out=out.view(table.dtype))
+    inside = x.ndim > 2 and not x.flags.c_contiguous and x.swapaxes(-3, -2).flags.c_contiguous
+    if table.ndim > 2 or x.size == 0 or not (inside or x.flags.c_contiguous):
+        return None
+    heads = x.shape[-3] if inside else 1
+    size, lanes = heads * table.size, math.prod(x.shape[:-2]) // heads
+    enough = 1 << ((BUFFER - 1) // size).bit_length()
+    return heads, math.gcd(lanes, enough) if lanes * size >= BUFFER else 1
+
+
+def _repeated(table, spread):
+    if spread is None or spread == (1, 1):
+        return table
+    heads, repeats = spread
+    rows = np.empty((repeats, len(table), heads, table.shape[-1]), table.dtype)
+    rows[0] = table[:, None]
+    rows[1:] = rows[0]
+    return rows
+
+
+def _product(x, rows, spread):
+    """x · rows in an array of its own, arranged like x; complex rows take x's pairs of floats for complex numbers."""
+    kind = rows.dtype
+    if spread is None:
+        out = np.empty((*np.broadcast_shapes(x.shape[:-1], rows.shape[:-1]), x.shape[-1]), x.dtype)
+        np.multiply(x.view(kind), rows, out=out.view(kind))
         return out
-    out = np.empty_like(x)
-    repeats = math.gcd(items.size // table.size, 1 << ((BUFFER - 1) // table.size).bit_length())
-    if repeats > 1 and items.size >= BUFFER:
-        once, table = table, np.empty((repeats, *table.shape), table.dtype)
-        table[...] = once
-    by_table = (-1, table.size)
-    np.multiply(items.reshape(by_table), table.ravel(), out=out.view(table.dtype).reshape(by_table))
+    if not x.flags.c_contiguous:
+        return _product(x.swapaxes(-3, -2), rows, spread).swapaxes(-3, -2)
+    out, length = np.empty_like(x), rows.size
+    np.multiply(x.view(kind).reshape(-1, length), rows.ravel(), out=out.view(kind).reshape(-1, length))
     return out
 
 
 @functools.cache
 def _complex(dtype):
     return np.result_type(dtype, np.complex64)
+
+
+@functools.cache
+def _part(kind):
+    return np.empty(0, kind).real.dtype
 
 
 def _x_rule(out, x, cosines, sines, *, inverse=False, layout="adjacent"):

@@ -1,6 +1,8 @@
 """rotary_pairs: reference values, layouts, shapes, precision, memory, and its derivative to second order."""
 
+import itertools
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from oracle import DATA, differences, reference
 
 import npgrad as ng
 from npgrad.check import EXAMPLES, examples_rope  # noqa: F401  (declares the examples)
+from npgrad.ops import rotary
 
 LAYOUTS = {"adjacent": "adjacent", "split_half": "half"}
 CASES = reference("rope_layouts")
@@ -161,6 +164,65 @@ def test_memory_layout_changes_nothing(layout, inverse):
         np.testing.assert_allclose(out, expected, rtol=1e-14, atol=1e-14, err_msg=name)
         np.testing.assert_array_equal(y, kept)
         assert not np.shares_memory(out, y)
+
+
+@pytest.mark.parametrize("layout", ["adjacent", "half"])
+@pytest.mark.parametrize("heads", [1, 3, 64])
+def test_heads_inside_tokens_stay_there(layout, heads):
+    """What a projection leaves, (batch, tokens, heads, width) in memory, is neither copied nor rearranged."""
+    x = np.random.default_rng(0).normal(size=(2, 70, heads, 8)).swapaxes(1, 2)
+    out = ng.rotary_pairs(x, *tables(70, 4), layout=layout)
+    assert out.swapaxes(1, 2).flags.c_contiguous
+    np.testing.assert_array_equal(out, ng.rotary_pairs(x.copy(order="C"), *tables(70, 4), layout=layout))
+
+
+def test_a_result_owns_its_memory():
+    """A gradient that is a view would have to be copied before it is the caller's own."""
+    x = np.ones((2, 3, 4), np.float32)
+    for layout in ("adjacent", "half"):
+        assert ng.rotary_pairs(x, *tables(3, 2), layout=layout).flags.owndata
+
+
+def test_tables_that_change_between_calls():
+    """What was computed from a table is used again only where nobody can have changed the table."""
+    x, (cosines, sines) = np.ones((3, 4)), tables(3, 2)
+    views = cosines[:], sines[:]
+    for arrays in ((cosines, sines), views):
+        for _ in range(2):
+            np.testing.assert_array_equal(ng.rotary_pairs(x, *arrays), written_out(x, cosines, sines, "adjacent"))
+            cosines *= 1.5
+    for table in (cosines, sines):
+        table.flags.writeable = False
+    frozen = cosines[:], sines[:]
+    ng.rotary_pairs(x, *frozen)
+    cosines.flags.writeable = True
+    cosines *= 2.0
+    np.testing.assert_array_equal(ng.rotary_pairs(x, *frozen), written_out(x, cosines, sines, "adjacent"))
+
+
+def test_one_table_serves_all_dtypes_directions_and_shapes():
+    rope, rng = ng.RotaryEmbedding(8, 16), np.random.default_rng(0)
+    shapes = (16, 8), (9, 16, 8), (300, 16, 8), (7, 8)
+    for dtype, shape, back in 2 * list(itertools.product("efdg", shapes, (False, True))):  # what is kept serves again
+        x, start = rng.normal(size=shape).astype(dtype), 16 - shape[-2]
+        out, pullback = ng.vjp(lambda x: rope.rotate(x, start), x)  # noqa: B023
+        cosines, sines = rope.cosines[start:], rope.sines[start:]
+        expected = written_out(x.astype(np.longdouble), cosines, -sines if back else sines, "adjacent")
+        epsilon = float(np.finfo(dtype).eps)
+        found = pullback(x)[0] if back else out
+        np.testing.assert_allclose(found, expected, rtol=4 * epsilon, atol=40 * epsilon)
+
+
+def test_what_is_kept_of_tables_is_little():
+    x, gone = np.ones((3, 4)), []
+    for _ in range(3 * rotary.MOST_KEPT):
+        rope = ng.RotaryEmbedding(4, 3)
+        rope.rotate(x)
+        gone.append(weakref.ref(rope.cosines))
+    del rope
+    assert [ref() for ref in gone] == [None] * len(gone)
+    assert len(rotary._KEPT) <= rotary.MOST_KEPT
+    assert all(rows.size <= rotary.LONGEST_KEPT for _, _, rows in rotary._KEPT.values())
 
 
 def test_tables_per_batch_row():
