@@ -79,22 +79,18 @@ def swiglu(gate, up):
     np.divide(1, s, out=s)
     if not gate.min(initial=0) > -_FAR:
         gate = np.maximum(gate, -_FAR)
-    out = np.asarray(gate * up)
-    out *= s
+    y = np.asarray(gate * s)  # silu(gate)
+    out = y * up
 
     def pullback(g):
-        near = gate if gate.max(initial=0) < _FAR else np.minimum(gate, _FAR)
-        dgate = np.asarray(1 - s)
-        dgate *= near
-        dgate += 1
-        dgate *= s  # the slope of silu
-        dup = s * gate
+        slope = np.asarray(1 - s)
+        slope *= y if y.max(initial=0) < _FAR else np.minimum(y, _FAR)
+        slope += s  # of silu
         if g.shape != s.shape or up.shape != s.shape:  # one was broadcast
-            return dgate * up * g, dup * g
-        dgate *= up
-        dgate *= g
-        dup *= g
-        return dgate, dup
+            return slope * up * g, y * g
+        slope *= up
+        slope *= g
+        return slope, y * g
 
     return out, pullback
 

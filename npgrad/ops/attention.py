@@ -115,8 +115,8 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             d = np.matmul(gs, v4[at].swapaxes(-1, -2))
             d -= np.vecdot(gs, _rows(out, tile))[..., None]
             d *= e
-            dv[at] += np.matmul(e.swapaxes(-1, -2), gs)
-            dk[at] += np.matmul(d.swapaxes(-1, -2), rows)
+            _add_product(dv[at], e.swapaxes(-1, -2), gs, alone=len(tiles) == 1)
+            _add_product(dk[at], d.swapaxes(-1, -2), rows, alone=len(tiles) == 1)
             _set_rows(np.multiply, dq, tile, np.matmul(d, k4[at]), scale)
         return tuple(d.reshape(*batch, *a.shape[-3:]) for d, a in ((dq, q), (dk, k), (dv, v)))
 
@@ -169,6 +169,13 @@ def _set_rows(operation, x, tile, rows, by):
     part = x[tile.b, tile.h, :, tile.queries]
     by = by if np.ndim(by) == 0 else by.reshape(*part.shape[:-1], 1)
     operation(rows.reshape(part.shape), by, out=part)
+
+
+def _add_product(total, a, b, alone):
+    if alone:  # what it is added to is 0
+        np.matmul(a, b, out=total)
+    else:
+        total += np.matmul(a, b)
 
 
 def _hide(rows, tile, offset, window, masks, value):

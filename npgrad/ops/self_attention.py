@@ -92,19 +92,17 @@ def self_attention(
             out += b
         return out.reshape(*shape[:-1], w.shape[1])
 
-    q = split_heads(product(rows, wq, bq), heads)
-    k, v = split_heads(product(rows, wk, bk), shared), split_heads(product(rows, wv, bv), shared)
-    if tables is not None:
-        q, k = turned(q, tables, layout), turned(k, tables, layout)
+    turn = _turner(tables, layout, heads, (x.shape[-2], wq.shape[1] // heads), x.dtype)
+    q, k = turn(product(rows, wq, bq), heads), turn(product(rows, wk, bk), shared)
+    q, k, v = split_heads(q, heads), split_heads(k, shared), split_heads(product(rows, wv, bv), shared)
     out, attention_pullback = attention.forward(q, k, v, mask=mask, window=window)
     merged = merge_heads(out).reshape(len(rows), wo.shape[0])
 
     def pullback(g):
         g = g.reshape(len(rows), wo.shape[1])
         dq, dk, dv = attention_pullback(split_heads((g @ wo.T).reshape(*shape[:-1], wo.shape[0]), heads))
-        if tables is not None:
-            dq, dk = turned(dq, tables, layout, inverse=True), turned(dk, tables, layout, inverse=True)
-        dq, dk, dv = (merge_heads(d).reshape(len(rows), w.shape[1]) for d, w in ((dq, wq), (dk, wk), (dv, wv)))
+        dq, dk, dv = turn(merge_heads(dq), heads, True), turn(merge_heads(dk), shared, True), merge_heads(dv)
+        dq, dk, dv = (d.reshape(len(rows), w.shape[1]) for d, w in ((dq, wq), (dk, wk), (dv, wv)))
         dx = dq @ wq.T
         dx += dk @ wk.T
         dx += dv @ wv.T
@@ -131,6 +129,26 @@ def turned(x: Any, tables: tuple[Any, Any], layout: str = "adjacent", inverse: b
     width = 2 * np.shape(tables[0])[-1]
     turned = rotary_pairs(x[..., :width], *tables, inverse=inverse, layout=layout)
     return turned if width == x.shape[-1] else np.concatenate([turned, x[..., width:]], axis=-1)
+
+
+def _turner(tables, layout, heads, shape, dtype):
+    """A function that turns (..., tokens, count · width), an array of its own, with count <= heads, or turns it back."""
+    if tables is None:
+        return lambda x, count, back=False: x
+    cosines, sines = map(np.asarray, tables)
+    tokens, width = shape
+    if layout != "adjacent" or not cosines.shape == sines.shape == (tokens, width / 2):
+        return lambda x, count, back=False: merge_heads(turned(split_heads(x, count), tables, layout, back))
+    factors = np.empty((tokens, heads, width // 2), np.result_type(dtype, np.complex64))
+    factors.real, factors.imag = cosines[:, None], sines[:, None]
+    factors = factors.reshape(tokens, heads * width // 2)
+
+    def turn(x, count, back=False):  # in place: all pairs of a token at once, as complex numbers
+        pairs = x.view(factors.dtype)
+        pairs *= (factors.conj() if back else factors)[:, : pairs.shape[-1]]
+        return x
+
+    return turn
 
 
 def _shared_heads(x, wq, wk, wv, wo, biases, heads, tables):

@@ -122,6 +122,15 @@ def test_errors(change, words):
             function(*args, heads=4)
 
 
+@pytest.mark.parametrize("tables", [np.ones((2, 4, 2)), np.ones((2, 5, 3))], ids=["tokens", "width"])
+def test_tables_that_do_not_fit(tables):
+    args = arguments()
+    for function in (self_attention, self_attention.reference):
+        with pytest.raises(ng.ops.RotaryError, match=r"cosines"):
+            function(*args, heads=4, tables=tables)
+    assert self_attention(*args, heads=4, tables=np.ones((2, 5, 2)).tolist()).shape == (2, 5, 3)
+
+
 def test_tables_are_constants():
     args, (cosines, sines) = arguments(), RotaryEmbedding(4, 8).tables((2, 4, 5, 4))
     tape = ng.Tape()
