@@ -8,8 +8,9 @@ NumPy is imported:
 
     OPENBLAS_NUM_THREADS=1 python train.py
 
-(MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS for NumPy with another library.) A step of a few milliseconds is better off
-without: one part, and the products on all cores, which is the default.
+(MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS for NumPy with another library.) In a step of a few milliseconds threads wait
+for each other's Python more than they gain: `value_and_grad` finds out and keeps to one. Such a step is best off in one
+part, with `ng.value_and_grad`.
 
 Processes that MPI started, on one machine or on several, each take some rows of the batch, weight what they find by
 their share of it, and have the sum from `all_reduce`; then all of them take the same step:
@@ -25,6 +26,7 @@ import contextvars
 import ctypes
 import functools
 import itertools
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -62,9 +64,10 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
 
     `f(params, *batch)` must be a mean over the first axis of the batch's arrays, as a decoder's loss is where every
     target counts. The batch is cut into `parts`, their values and gradients weighted by their rows and added in
-    order: the numbers depend on `parts` but not on `threads`. With fewer rows than parts there are as many parts as
-    rows. ValueError if the batch's arrays differ in length or are empty, TypeError if params are Variables: a tape
-    belongs to one thread.
+    order: the numbers depend on `parts` but not on threads. With fewer rows than parts there are as many parts as
+    rows. The first calls with a batch's shapes are timed, on `threads` threads and on the calling one in turn; those
+    that follow take the quicker way. ValueError if the batch's arrays differ in length or are empty, TypeError if params
+    are Variables: a tape belongs to one thread.
 
     >>> loss = lambda w, x: np.mean((x @ w) ** 2)
     >>> value_and_grad(loss)(np.array([1.0, 0.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -74,26 +77,45 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
         raise ValueError(f"parts and threads must be at least 1, not {parts} and {threads}")
     both = _value_and_grad(f)
     pool = ThreadPoolExecutor(threads)
+    timings: dict[tuple, dict[bool, list[float]]] = {}  # by shapes, and whether on threads: seconds
 
     def differentiated(params: Any, *batch: Any) -> tuple[Any, Any]:
         if any(type(leaf) is Variable for leaf in trees.leaves(params)):
             raise TypeError("params are Variables, but a tape belongs to one thread: use ng.value_and_grad here")
         pieces = _split(batch, parts)
-        rows = sum(len(piece[0]) for piece in pieces)
-        contexts = [contextvars.copy_context() for _ in pieces]  # debug mode and np.errstate hold in threads too
-        running = [pool.submit(c.run, both, params, *piece) for c, piece in zip(contexts, pieces)]
-        value, gradient = 0, None
-        for piece, (part, gradients) in zip(pieces, [future.result() for future in running]):
-            share = len(piece[0]) / rows
-            value = value + part * share
-            trees.map(lambda g: np.multiply(g, share, out=g), gradients)  # noqa: B023
-            if gradient is None:
-                gradient = gradients
-            else:
-                trees.map(lambda total, g: np.add(total, g, out=total), gradient, gradients)
-        return value, gradient
+        times = timings.setdefault(tuple(a.shape for a in pieces[0]), {True: [], False: []})
+        if len(times[False]) < TRIES:
+            threaded = len(times[True]) == len(times[False])
+        else:
+            threaded = min(times[True]) < min(times[False])
+        start = time.perf_counter()
+        if threaded:
+            contexts = [contextvars.copy_context() for _ in pieces]  # debug mode and np.errstate hold in threads too
+            running = [pool.submit(c.run, both, params, *piece) for c, piece in zip(contexts, pieces)]
+            found = [future.result() for future in running]
+        else:
+            found = [both(params, *piece) for piece in pieces]
+        if len(times[threaded]) < TRIES:
+            times[threaded].append(time.perf_counter() - start)
+        return _weighted_sum(found, [len(piece[0]) for piece in pieces])
 
     return differentiated
+
+
+TRIES = 3  # calls that are timed on threads, and as many on one
+
+
+def _weighted_sum(found: list[tuple[Any, Any]], weights: list[int]) -> tuple[Any, Any]:
+    """The mean of values and of gradients, the parts' own arrays, by weight."""
+    value: Any = 0
+    total: list[Any] = [None] * len(trees.leaves(found[0][1]))
+    for (part, gradients), weight in zip(found, weights):
+        share = weight / sum(weights)
+        value = value + part * share
+        for i, g in enumerate(trees.leaves(gradients)):
+            np.multiply(g, share, out=g)
+            total[i] = g if total[i] is None else np.add(total[i], g, out=total[i])
+    return value, trees.unflatten(found[0][1], total)
 
 
 def all_reduce(comm: Any, tree: Any) -> Any:

@@ -44,6 +44,27 @@ def test_parts_run_at_the_same_time():
     assert (value, gradient) == (4.0, 2.0)
 
 
+def test_threads_are_used_while_they_are_quicker(monkeypatch):
+    clock, used = iter(range(10**6)), []
+
+    def f(w, x):
+        used.append(threading.current_thread() is not threading.main_thread())
+        for _ in range(0 if used[-1] is quicker else 9):
+            next(clock)
+        return np.mean(w * x)
+
+    monkeypatch.setattr(parallel.time, "perf_counter", lambda: float(next(clock)))
+    for quicker in (True, False):
+        both, results = parallel.value_and_grad(f), []
+        for _ in range(10):
+            used.clear()
+            value, gradient = both(np.array(2.0), np.array([1.0, 3.0, 5.0]))
+            assert (float(value), float(gradient)) == (6.0, 3.0)
+            results.append(used[0])
+            assert used == [used[0]] * 2
+        assert results == [True, False] * 3 + [quicker] * 4
+
+
 def test_single_precision_stays_and_nothing_given_is_changed():
     params, x = ng.tree.map(np.float32, PARAMS), X.astype(np.float32)
     ng.tree.map(lambda p: p.setflags(write=False) if p.ndim else None, params)

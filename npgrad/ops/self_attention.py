@@ -132,7 +132,7 @@ def turned(x: Any, tables: tuple[Any, Any], layout: str = "adjacent", inverse: b
 
 
 def _turner(tables, layout, heads, shape, dtype):
-    """A function that turns (..., tokens, count · width), an array of its own, with count <= heads, or turns it back."""
+    """A function that turns (..., tokens, count · width), its caller's own, or turns it back, for count <= heads."""
     if tables is None:
         return lambda x, count, back=False: x
     cosines, sines = map(np.asarray, tables)
