@@ -66,8 +66,8 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
     target counts. The batch is cut into `parts`, their values and gradients weighted by their rows and added in
     order: the numbers depend on `parts` but not on threads. With fewer rows than parts there are as many parts as
     rows. The first calls with a batch's shapes are timed, on `threads` threads and on the calling one in turn; those
-    that follow take the quicker way. ValueError if the batch's arrays differ in length or are empty, TypeError if params
-    are Variables: a tape belongs to one thread.
+    that follow take the quicker way. ValueError if the batch's arrays differ in length or are empty, TypeError if
+    params are Variables: a tape belongs to one thread.
 
     >>> loss = lambda w, x: np.mean((x @ w) ** 2)
     >>> value_and_grad(loss)(np.array([1.0, 0.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
