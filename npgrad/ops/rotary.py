@@ -19,6 +19,7 @@ from ..primitive import primitive
 from .arrays import as_floats
 
 BUFFER = 8192  # items: np.getbufsize()
+HUGE = 1 << 25  # bytes: memory of this size is new each time, and copying is the quickest way to fill it
 
 _KEPT: dict[tuple, tuple] = {}  # what _factors has kept
 MOST_KEPT, LONGEST_KEPT = 8, 4 * BUFFER
@@ -136,8 +137,10 @@ def _product(x, rows, spread):
         return out
     if not x.flags.c_contiguous:
         return _product(x.swapaxes(-3, -2), rows, spread).swapaxes(-3, -2)
-    out, length = np.empty_like(x), rows.size
-    np.multiply(x.view(kind).reshape(-1, length), rows.ravel(), out=out.view(kind).reshape(-1, length))
+    length, huge = rows.size, x.nbytes > HUGE
+    out = x.copy() if huge else np.empty_like(x)
+    items = (out if huge else x).view(kind).reshape(-1, length)
+    np.multiply(items, rows.ravel(), out=out.view(kind).reshape(-1, length))
     return out
 
 

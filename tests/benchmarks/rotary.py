@@ -16,8 +16,10 @@ def main(threads):
                 return x.copy(), g.copy()
 
             def npgrad(x=x, g=g, rope=rope):
-                out, pullback = ng.vjp(lambda x: ng.rotary_pairs(x, rope.cosines, rope.sines), x)
-                return out, pullback(g)[0]
+                tape = ng.Tape()
+                v = tape.variable(x)
+                out = ng.rotary_pairs(v, rope.cosines, rope.sines)
+                return out.value, tape.gradient(out, [v], g)[0]
 
             cosines, sines = rope.cosines.astype(dtype), rope.sines.astype(dtype)
 
@@ -33,6 +35,8 @@ def main(threads):
             systems = {"two copies": floor, "npgrad": npgrad, "plain NumPy, strided": strided}
             if installed("torch"):
                 systems |= with_pytorch(x, g, rope, threads)
+            if installed("jax") and dtype == np.float32:  # its float64 is a switch for the whole process
+                systems |= with_jax(x, g, cosines, sines)
             expected = dict(zip("yx", (np.asarray(a, float) for a in strided())))
             for name in list(systems)[1:]:
                 found = [np.asarray(a.detach() if hasattr(a, "detach") else a) for a in systems[name]()]
@@ -63,3 +67,25 @@ def with_pytorch(x, g, rope, threads):
         return run
 
     return {"PyTorch, complex": both(by_complex_numbers), "PyTorch, stacked": both(by_stacking)}
+
+
+def with_jax(x, g, cosines, sines):
+    import jax
+
+    def turn(x):
+        a, b = x[..., 0::2], x[..., 1::2]
+        return jax.numpy.stack([a * cosines - b * sines, a * sines + b * cosines], -1).reshape(x.shape)
+
+    def by_complex_numbers(x):
+        z = jax.lax.complex(x[..., 0::2], x[..., 1::2]) * jax.lax.complex(cosines, sines)
+        return jax.numpy.stack([z.real, z.imag], -1).reshape(x.shape)
+
+    def both(f):
+        def differentiated(x, g):
+            y, pullback = jax.vjp(f, x)
+            return y, pullback(g)[0]
+
+        compiled, arrays = jax.jit(differentiated), [jax.numpy.array(x), jax.numpy.array(g)]
+        return lambda: jax.block_until_ready(compiled(*arrays))
+
+    return {"jax.jit, stacked (all cores)": both(turn), "jax.jit, complex (all cores)": both(by_complex_numbers)}

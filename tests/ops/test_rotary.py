@@ -225,6 +225,18 @@ def test_what_is_kept_of_tables_is_little():
     assert all(rows.size <= rotary.LONGEST_KEPT for _, _, rows in rotary._KEPT.values())
 
 
+@pytest.mark.parametrize("layout", ["adjacent", "half"])
+def test_huge_arrays_are_rotated_like_small_ones(layout, monkeypatch):
+    x, (cosines, sines) = np.random.default_rng(0).normal(size=(2, 3, 4, 6)), tables(4, 3)
+    arranged = [x, x.swapaxes(1, 2).copy().swapaxes(1, 2), x.astype(np.float32), x.astype(np.float16)]
+    small = [ng.rotary_pairs(y, cosines, sines, layout=layout) for y in arranged]
+    monkeypatch.setattr(rotary, "HUGE", 0)
+    for y, expected in zip(arranged, small):
+        kept = y.copy()
+        np.testing.assert_array_equal(ng.rotary_pairs(y, cosines, sines, layout=layout), expected)
+        np.testing.assert_array_equal(y, kept)
+
+
 def test_tables_per_batch_row():
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 6))
     cosines, sines = tables(2, 1, 4, 3)
