@@ -87,13 +87,12 @@ class _Optimizer:
         and moments stay as they are. ValueError, naming the path, where structure or shapes differ, TypeError for a
         gradient that is not of real numbers; in both cases nothing has changed.
         """
-        found: list[Any] = _gradients(self.params, gradients, "gradients", [])
+        found: list[Any] = []
+        if not _matches(self.params, gradients, found):
+            found = list(_gradients(self.params, gradients, "gradients"))
         rate = self._rate()
-
-        def alike(i: int) -> tuple:
-            return id(self._leaves[i].group), self._counts[i], found[i] is None
-
-        for (_, count, missing), run in groupby(self._order, alike):  # neighbours in the same buffers
+        alike = [(id(leaf.group), count, g is None) for leaf, count, g in zip(self._leaves, self._counts, found)]
+        for (_, count, missing), run in groupby(self._order, alike.__getitem__):  # neighbours in the same buffers
             if missing:
                 continue
             chosen = list(run)
@@ -348,23 +347,33 @@ def _layout(arrays: list[tuple[np.ndarray, _Group]]) -> list[_Leaf]:
     return leaves
 
 
-def _gradients(params: Any, gradients: Any, path: str, found: list[np.ndarray | None]) -> list[np.ndarray | None]:
-    """Append the gradient of each leaf of params: None where the gradients have None in its or a parent's place."""
+def _matches(params: Any, gradients: Any, found: list[Any]) -> bool:
+    """Whether the trees' containers and arrays are alike, as they usually are; appends the gradients that it meets."""
+    if type(params) is np.ndarray:
+        found.append(gradients)
+        return type(gradients) is np.ndarray and gradients.dtype.kind == "f" and gradients.shape == params.shape
+    alike = type(gradients) is type(params) and len(gradients or ()) == len(params or ())
+    if isinstance(params, dict):
+        alike = alike and gradients.keys() == params.keys()
+    return alike and all([_matches(child, gradients[key], found) for key, child in trees._entries(params)])
+
+
+def _gradients(params: Any, gradients: Any, path: str) -> Iterator[np.ndarray | None]:
+    """The gradient of each leaf of params, in order: None where the gradients have None in its or a parent's place."""
     if gradients is None:
-        found += [None for _ in trees.leaves(params)]
-    elif isinstance(params, np.ndarray) and not trees.is_node(gradients):
+        yield from (None for _ in trees.leaves(params))
+        return
+    children, given = trees._children(params), dict(trees._children(gradients))
+    if trees.is_node(gradients) != trees.is_node(params) or given.keys() != dict(children).keys():
+        found, expected = trees._describe(gradients), trees._describe(params)
+        raise ValueError(f"{path} is {found}, but the parameters have {expected} there: give a tree like theirs")
+    for suffix, child in children:
+        yield from _gradients(child, given[suffix], path + suffix)
+    if not trees.is_node(params):
         g = _floats(path, gradients)
         if g.shape != params.shape:
             raise ValueError(f"{path} has shape {g.shape}, but its parameter has shape {params.shape}")
-        found.append(g)
-    else:
-        children, given = trees._children(params), dict(trees._children(gradients))
-        if trees.is_node(gradients) != trees.is_node(params) or given.keys() != dict(children).keys():
-            was, expected = trees._describe(gradients), trees._describe(params)
-            raise ValueError(f"{path} is {was}, but the parameters have {expected} there: give a tree like theirs")
-        for suffix, child in children:
-            _gradients(child, given[suffix], path + suffix, found)
-    return found
+        yield g
 
 
 def _blocks(arrays: Iterable[np.ndarray], buffer: np.ndarray) -> Iterator[np.ndarray]:
