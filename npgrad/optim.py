@@ -269,7 +269,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, float]:
     5.0
     """
     max_norm = _number("max_norm", max_norm)
-    norm = _global_norm([(path, _floats(path, g)) for path, g in trees.items(gradients, "gradients")])
+    norm = _global_norm(gradients)
     factor = max_norm / (norm + 1e-6)
     if factor >= 1:
         return gradients, norm
@@ -355,7 +355,7 @@ def _matches(params: Any, gradients: Any, found: list[Any]) -> bool:
     alike = type(gradients) is type(params) and len(gradients or ()) == len(params or ())
     if isinstance(params, dict):
         alike = alike and gradients.keys() == params.keys()
-    return alike and all([_matches(child, gradients[key], found) for key, child in trees._entries(params)])
+    return alike and all(_matches(child, gradients[key], found) for key, child in trees._entries(params))
 
 
 def _gradients(params: Any, gradients: Any, path: str) -> Iterator[np.ndarray | None]:
@@ -396,14 +396,18 @@ def _blocks(arrays: Iterable[np.ndarray], buffer: np.ndarray) -> Iterator[np.nda
         yield np.concatenate(small, out=buffer[:filled])
 
 
-def _global_norm(named: list[tuple[str, np.ndarray]]) -> float:
+def _global_norm(gradients: Any) -> float:
+    arrays = trees.leaves(gradients)
+    if not all(type(g) is np.ndarray and g.dtype.kind == "f" for g in arrays):
+        arrays = [_floats(path, g) for path, g in trees.items(gradients, "gradients")]
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum(float(np.vdot(g, g)) for _, g in named)
+        total = sum(float(np.vdot(g, g)) for g in arrays)
     if 1e-20 < total < 1e30:
         return math.sqrt(total)
-    largest = max((_largest(path, g) for path, g in named), default=0.0)  # the squares may have over- or underflowed
+    paths = [path for path, _ in trees.items(gradients, "gradients")]
+    largest = max(map(_largest, paths, arrays), default=0.0)  # the squares may have over- or underflowed
     scale = largest or 1.0
-    return scale * math.sqrt(sum(float(np.sum(np.square(g.astype(float) / scale))) for _, g in named))
+    return scale * math.sqrt(sum(float(np.sum(np.square(g.astype(float) / scale))) for g in arrays))
 
 
 def _largest(path: str, g: np.ndarray) -> float:
