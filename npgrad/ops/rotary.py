@@ -51,6 +51,8 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
     array([[-4.,  3.]])
     """
     x, cosines, sines = as_floats(x), as_floats(cosines), as_floats(sines)
+    if type(x) is np.memmap:
+        x = np.asarray(x)  # results, which are arranged like x, lie in no file
     _check(x, cosines, sines, layout)
     if layout == "half":
         return _turn_halves(x, cosines, sines, inverse)

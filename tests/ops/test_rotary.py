@@ -183,6 +183,16 @@ def test_a_result_owns_its_memory():
         assert ng.rotary_pairs(x, *tables(3, 2), layout=layout).flags.owndata
 
 
+@pytest.mark.parametrize("layout", ["adjacent", "half"])
+def test_what_lies_in_a_file_is_read_alone(layout, tmp_path):
+    x = np.memmap(tmp_path / "x", dtype=np.float32, mode="w+", shape=(2, 3, 4))
+    x[...] = 1.0
+    out = ng.rotary_pairs(x, *tables(3, 2), layout=layout)
+    assert type(out) is np.ndarray
+    np.testing.assert_array_equal(out, ng.rotary_pairs(np.ones((2, 3, 4), np.float32), *tables(3, 2), layout=layout))
+    np.testing.assert_array_equal(x, 1.0)
+
+
 def test_tables_that_change_between_calls():
     """What was computed from a table is used again only where nobody can have changed the table."""
     x, (cosines, sines) = np.ones((3, 4)), tables(3, 2)
