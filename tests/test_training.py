@@ -284,7 +284,8 @@ def test_a_disk_filled_up_again_and_again_loses_nothing():
 
 
 def test_memory_stays_flat():
-    assert flat_memory.growth(flat_memory.peaks(1200), 1200) < flat_memory.LIMIT
+    second, last = flat_memory.peaks(3000)[1::2]  # the first fills what Python keeps for its next small objects
+    assert last < 1.01 * second
 
 
 def test_damaged_files_and_configurations_are_read_or_refused(tmp_path):

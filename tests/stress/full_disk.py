@@ -1,6 +1,6 @@
 """Fill the disk up while states are written: a run goes on, loses nothing, and saves again when there is room.
 
-    python tests/stress/full_disk.py FOLDER          FOLDER: on a file system of a few MB, such as a small tmpfs
+    python tests/stress/full_disk.py FOLDER          FOLDER: on a small file system, such as a tmpfs of 16 MB
     python tests/stress/full_disk.py                 a limit on the size of files instead
 
 20 times: train and save, take the room away, save and be refused, compare files and memory with before, give the room
