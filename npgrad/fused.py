@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import no_rule
+from .errors import explain, no_rule
 from .primitive import Primitive, newest_tape
 from .tape import Tape
 from .variable import Variable
@@ -37,12 +37,16 @@ class Fused(Primitive):
         if kwargs:
             args, kwargs = self._bind(args, kwargs)
         tape = newest_tape(args)
-        if tape is None:
-            return self.forward(*args, **kwargs)[0]
         values = [a.raw if type(a) is Variable and a.tape is tape else a for a in args]
-        if any(type(a) is Variable for a in values):
-            return self.reference(*args, **kwargs)
-        out, pullback = self.forward(*values, **kwargs)
+        try:
+            if any(type(a) is Variable for a in values):
+                return self.reference(*args, **kwargs)
+            out, pullback = self.forward(*values, **kwargs)
+        except Exception as error:
+            explain(error, str(self), args, kwargs)
+            raise
+        if tape is None:
+            return out
         parents = tuple([a.index if type(a) is Variable else None for a in args])
 
         def gradients(g: Any) -> Any:

@@ -814,10 +814,18 @@ MISTAKES = [
         "getitem(float64(2, 3), [0.5]): … can be made of integers by .astype(int)",
     ),
     # ops
-    (lambda: ng.softmax(V, axis=2), np.exceptions.AxisError, "is out of bounds for"),
+    (
+        lambda: ng.softmax(V, axis=2),
+        np.exceptions.AxisError,
+        "softmax(float64(2, 3), 2): … axes count from 0 at the front",
+    ),
     (lambda: ng.softmax(np.array(["a"])), TypeError, "expected real numbers, not <U1"),
     (lambda: ng.softmax(np.ones(3, complex)), TypeError, "expected real numbers, not complex128"),
-    (lambda: ng.log_softmax(V, axis=5), np.exceptions.AxisError, "is out of bounds for"),
+    (
+        lambda: ng.log_softmax(V, axis=5),
+        np.exceptions.AxisError,
+        "log_softmax(float64(2, 3), 5): … axes count from 0 at the front",
+    ),
     (lambda: ng.logsumexp(V, axis=(0, 0)), ValueError, "logsumexp(float64(2, 3), (0, 0)): … name each axis once"),
     (
         lambda: ng.logsumexp(X, axis=2),
@@ -906,7 +914,11 @@ MISTAKES = [
         TypeError,
         "embedding has no derivative with respect to argument 1: pass ng.stop_gradient(x) for a constant",
     ),
-    (lambda: ng.swiglu(V, np.ones((3, 5))), ValueError, "could not be broadcast"),
+    (
+        lambda: ng.swiglu(V, np.ones((3, 5))),
+        ValueError,
+        "swiglu(float64(2, 3), float64(3, 5)): … x[:, None] adds an axis of size 1",
+    ),
     (lambda: ng.silu("text"), TypeError, "expected real numbers, not <U4"),
     (
         lambda: ng.cross_entropy(V, [0]),
