@@ -74,8 +74,6 @@ class RotaryEmbedding:
         _angles_to_tables(self.cosines, self.sines, self.attention_factor)
         for table in (self.cosines, self.sines, self.inverse_frequencies):
             table.flags.writeable = False
-        self.cosines, self.sines = self.cosines.view(), self.sines.view()  # which can't be made writable
-        self._last: tuple = ()
 
     @classmethod
     def from_config(
@@ -161,10 +159,7 @@ class RotaryEmbedding:
                 f"positions {offset} to {offset + tokens} (exclusive) are not all in a table of {self.max_positions}: "
                 "make it with a larger max_positions, or pass positions=",
             )
-        cosines, sines, rows = self.cosines, self.sines, slice(offset, offset + tokens)
-        if not (self._last and self._last[0] is cosines and self._last[1] is sines and self._last[2] == rows):
-            self._last = cosines, sines, rows, (cosines[rows], sines[rows])
-        return self._last[3]  # the same arrays as the last time, if it was for the same rows: rotary_pairs knows them
+        return self.cosines[offset : offset + tokens], self.sines[offset : offset + tokens]
 
     def _at(self, positions):
         if positions.size == 0 or (positions.min() >= 0 and positions.max() < self.max_positions):

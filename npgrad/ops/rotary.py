@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,6 @@ from .arrays import as_floats
 
 BUFFER = 8192  # items: np.getbufsize()
 HUGE = 1 << 25  # bytes: memory of this size is new each time, and copying is the quickest way to fill it
-
-_KEPT: dict[tuple, tuple] = {}  # what _factors has kept
-MOST_KEPT, LONGEST_KEPT = 8, 4 * BUFFER
 
 
 class RotaryError(ValueError):
@@ -61,7 +57,8 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
     as_it_is = x.dtype == part and x.strides[-1] == x.itemsize
     floats = x if as_it_is else np.ascontiguousarray(x, part)
     spread = _spread(floats, cosines)
-    return _product(floats, _factors(cosines, sines, inverse, kind, spread), spread).astype(x.dtype, copy=False)
+    factors = _repeated(complex_factors(cosines, sines, inverse, kind), spread)
+    return _product(floats, factors, spread).astype(x.dtype, copy=False)
 
 
 def _turn_halves(x, cosines, sines, inverse):
@@ -78,31 +75,15 @@ def _turn_halves(x, cosines, sines, inverse):
     return out
 
 
-def _factors(cosines, sines, inverse, kind, spread):
-    """cos + i·sin, or its conjugate, repeated. Of short tables that nobody can change a few are kept."""
-    key = id(cosines), id(sines), inverse, kind, spread
-    frozen = _is_frozen(cosines) and _is_frozen(sines)
-    if frozen and key in _KEPT:
-        of_cosines, of_sines, rows = _KEPT[key]
-        if of_cosines() is cosines and of_sines() is sines:
-            return rows
+def complex_factors(cosines: np.ndarray, sines: np.ndarray, inverse: bool, kind: np.dtype) -> np.ndarray:
+    """cos + i·sin, or its conjugate."""
     factors = np.empty(cosines.shape, kind)
     factors.real = cosines
     if inverse:
         np.negative(sines, out=factors.imag, casting="same_kind")
     else:
         factors.imag = sines
-    rows = _repeated(factors, spread)
-    if frozen and rows.size <= LONGEST_KEPT:
-        if len(_KEPT) >= MOST_KEPT:
-            _KEPT.clear()
-        _KEPT[key] = weakref.ref(cosines), weakref.ref(sines), rows
-    return rows
-
-
-def _is_frozen(table):
-    """Whether it is a view of an array that can't be written: NumPy doesn't let such a view be made writable."""
-    return type(table.base) is np.ndarray and not table.base.flags.writeable
+    return factors
 
 
 def _spread(x, table):

@@ -16,7 +16,7 @@ from ..variable import Variable
 from .arrays import as_floats, as_same_floats, half_in_single
 from .attention import attention
 from .linear import linear
-from .rotary import rotary_pairs
+from .rotary import complex_factors, rotary_pairs
 
 
 @half_in_single
@@ -139,9 +139,8 @@ def _turner(tables, layout, heads, shape, dtype):
     tokens, width = shape
     if layout != "adjacent" or not cosines.shape == sines.shape == (tokens, width / 2):
         return lambda x, count, back=False: merge_heads(turned(split_heads(x, count), tables, layout, back))
-    factors = np.empty((tokens, heads, width // 2), np.result_type(dtype, np.complex64))
-    factors.real, factors.imag = cosines[:, None], sines[:, None]
-    factors = factors.reshape(tokens, heads * width // 2)
+    factors = complex_factors(cosines, sines, False, np.result_type(dtype, np.complex64))
+    factors = factors[:, None].repeat(heads, axis=1).reshape(tokens, heads * width // 2)
 
     def turn(x, count, back=False):  # in place: all pairs of a token at once, as complex numbers
         pairs = x.view(factors.dtype)

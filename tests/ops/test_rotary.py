@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import weakref
 
 import numpy as np
 import pytest
@@ -194,26 +193,16 @@ def test_what_lies_in_a_file_is_read_alone(layout, tmp_path):
 
 
 def test_tables_that_change_between_calls():
-    """What was computed from a table is used again only where nobody can have changed the table."""
     x, (cosines, sines) = np.ones((3, 4)), tables(3, 2)
-    views = cosines[:], sines[:]
-    for arrays in ((cosines, sines), views):
-        for _ in range(2):
-            np.testing.assert_array_equal(ng.rotary_pairs(x, *arrays), written_out(x, cosines, sines, "adjacent"))
-            cosines *= 1.5
-    for table in (cosines, sines):
-        table.flags.writeable = False
-    frozen = cosines[:], sines[:]
-    ng.rotary_pairs(x, *frozen)
-    cosines.flags.writeable = True
-    cosines *= 2.0
-    np.testing.assert_array_equal(ng.rotary_pairs(x, *frozen), written_out(x, cosines, sines, "adjacent"))
+    for _ in range(3):
+        np.testing.assert_array_equal(ng.rotary_pairs(x, cosines, sines), written_out(x, cosines, sines, "adjacent"))
+        cosines *= 1.5
 
 
 def test_one_table_serves_all_dtypes_directions_and_shapes():
     rope, rng = ng.RotaryEmbedding(8, 16), np.random.default_rng(0)
     shapes = (16, 8), (9, 16, 8), (300, 16, 8), (7, 8)
-    for dtype, shape, back in 2 * list(itertools.product("efdg", shapes, (False, True))):  # what is kept serves again
+    for dtype, shape, back in itertools.product("efdg", shapes, (False, True)):
         x, start = rng.normal(size=shape).astype(dtype), 16 - shape[-2]
         out, pullback = ng.vjp(lambda x: rope.rotate(x, start), x)  # noqa: B023
         cosines, sines = rope.cosines[start:], rope.sines[start:]
@@ -221,18 +210,6 @@ def test_one_table_serves_all_dtypes_directions_and_shapes():
         epsilon = float(np.finfo(dtype).eps)
         found = pullback(x)[0] if back else out
         np.testing.assert_allclose(found, expected, rtol=4 * epsilon, atol=40 * epsilon)
-
-
-def test_what_is_kept_of_tables_is_little():
-    x, gone = np.ones((3, 4)), []
-    for _ in range(3 * rotary.MOST_KEPT):
-        rope = ng.RotaryEmbedding(4, 3)
-        rope.rotate(x)
-        gone.append(weakref.ref(rope.cosines))
-    del rope
-    assert [ref() for ref in gone] == [None] * len(gone)
-    assert len(rotary._KEPT) <= rotary.MOST_KEPT
-    assert all(rows.size <= rotary.LONGEST_KEPT for _, _, rows in rotary._KEPT.values())
 
 
 @pytest.mark.parametrize("layout", ["adjacent", "half"])
