@@ -94,7 +94,12 @@ class _Maps:
 
 
 def heat_map(array: np.ndarray, side: int) -> dict[str, Any]:
-    """An array as at most side × side numbers, means over blocks of rows and columns where it is larger."""
+    """An array as at most side × side numbers, means over blocks of rows and columns where it is larger.
+
+    Complex numbers, which pullbacks may keep, are shown as what they are in memory: a real part, then an imaginary one.
+    """
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], -1).reshape(*array.shape[:-1], -1)
     numbers = np.asarray(array, float)
     *leading, columns = numbers.shape or (1,)
     rows = numbers.reshape(math.prod(leading), columns)

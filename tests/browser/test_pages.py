@@ -136,7 +136,7 @@ def drag(browser, element, start, by):
 def test_a_training_step_of_a_decoder(view, tmp_path, capsys):
     """300 records in less than 2 MB, each shown forwards and backwards; a step's time is printed."""
     config = decoder.Config(
-        vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=9, num_attention_heads=4,
+        vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=20, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=64,
     )  # fmt: skip
     tape = ng.WatchfulTape()

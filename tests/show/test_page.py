@@ -40,6 +40,17 @@ def test_every_shape_and_number_has_a_map(array):
     assert np.array(heat_map(array, 4)["numbers"], float).size == array.size
 
 
+def test_complex_numbers_are_shown_in_their_parts():
+    found = heat_map(np.array([[1 + 2j, 3 - 4j]], np.complex64), 4)
+    assert (found["numbers"], found["dtype"]) == ([[1.0, 2.0, 3.0, -4.0]], "float32")
+    assert heat_map(np.array(1j), 4)["numbers"] == [[0.0, 1.0]]
+    tape = ng.WatchfulTape()
+    x = tape.variable(np.ones((1, 2, 4)))
+    weights = [np.eye(4)] * 4
+    ng.self_attention(x, *weights, heads=2, tables=ng.RotaryEmbedding(2, 2).tables((1, 2, 2, 2)))
+    assert "self_attention" in page(tape)
+
+
 def test_a_name_cannot_end_the_script():
     tape = ng.WatchfulTape()
     np.exp(tape.variable(1.0, name="</script><script>"))
