@@ -59,11 +59,14 @@ def explain(error: Exception, name: str, args: Any, kwargs: dict[str, Any]) -> N
     """
     if type(error) not in REWORDED and not type(error).__module__.startswith("numpy"):
         return
-    words = vars(error).get("words") or str(error).strip()
+    own = type(error) in REWORDED[:3] and [*map(type, error.args)] != [str]  # NumPy's have one string
+    if own or name.startswith("_"):  # a primitive that the user has never heard of
+        return
+    words = vars(error).get("explained") or str(error).strip()
     advice = next((advice for known, advice in ADVICE.items() if re.search(known, words)), "")
     if not advice and (not name.startswith("np.") or name in words):
         return
-    vars(error)["words"] = words
+    vars(error)["explained"] = words
     given = [_described(a) for a in args] + [f"{key}={_described(a)}" for key, a in kwargs.items()]
     text = f"{name}({', '.join(given)}): {words}" + (f": {advice}" if advice else "")
     if type(error) in REWORDED:

@@ -1328,6 +1328,28 @@ def test_errors_of_ones_own_keep_their_words():
         np.apply_along_axis(mine, 0, V)
 
 
+@pytest.mark.parametrize("arguments", [(), (7,), ("must be square", 7), ({"axis": "must be square"},)])
+def test_errors_with_arguments_of_ones_own_keep_them(arguments):
+    own = ValueError(*arguments)
+    own.words = 3
+
+    @ng.primitive
+    def mine(x):
+        raise own
+
+    mine.defvjp(lambda out, x: lambda g: g)
+    for call in (lambda: mine(V), lambda: np.apply_along_axis(mine, 0, V), lambda: ng.checkpoint(mine)(V)):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011  (its words don't matter)
+            call()
+        assert caught.value is own
+        assert own.args == arguments
+
+
+def test_what_checkpoint_is_made_of_is_not_named():
+    with pytest.raises(ValueError, match=r"^operands could not be broadcast"):
+        ng.checkpoint(lambda x: x + np.ones(4))(V)
+
+
 def test_arguments_are_shown_in_short():
     @ng.primitive
     def mine(x, *rest):
