@@ -117,12 +117,12 @@ class _Shown:
     """A method of Tape or Variable that `npgrad.show` puts in this one's place when it is first asked for."""
 
     def __init__(self, owner: type, name: str):
-        self.name = name
+        self.owner, self.name = owner, name
         setattr(owner, name, self)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         importlib.import_module(".show", __name__).attach()
-        return getattr(owner if instance is None else instance, self.name)
+        return vars(self.owner)[self.name].__get__(instance, owner)  # a subclass may have one of its own, that calls it
 
 
 for _name in ("__str__", "_repr_html_", "backward_listing", "save_page", "table", "to_dot"):

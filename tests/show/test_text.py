@@ -1,5 +1,8 @@
 """The listing of a tape."""
 
+import subprocess
+import sys
+
 import numpy as np
 
 import npgrad as ng
@@ -58,3 +61,17 @@ def test_a_released_tape_says_so():
     tape, q, loss = small()
     tape.gradient(loss, [q])
     assert str(tape).endswith("0 records, 0 bytes saved, released")
+
+
+def test_the_first_listing_of_a_subclass_with_one_of_its_own():
+    code = (
+        "import npgrad as ng\n"
+        "class Mine(ng.Tape):\n"
+        "    def __str__(self):\n"
+        "        return 'mine ' + super().__str__()\n"
+        "tape = Mine()\n"
+        "tape.variable(1.0)\n"
+        "print(tape)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("mine ") == 1
