@@ -78,7 +78,7 @@ def _map(function: Callable, tree: Any, rest: Iterable) -> Any:
 def _rebuild(tree: Any, children: list[Any]) -> Any:
     if isinstance(tree, dict):
         new = {} if type(tree) is dict else copy.copy(tree)  # a copy keeps a subclass's settings: defaultdict
-        new.update(zip(tree, children))
+        dict.update(new, zip(tree, children))  # Counter's own would add
         return new
     return type(tree)(*children) if hasattr(tree, "_fields") else tree if tree is None else type(tree)(children)
 

@@ -1,6 +1,6 @@
 """Trees: structure, paths, errors."""
 
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, namedtuple
 
 import pytest
 
@@ -31,6 +31,7 @@ def test_map_keeps_the_kinds_of_containers():
     assert type(mapped["p"]) is Point
     assert mapped["d"]["missing"] == []
     assert d == {"a": 1}
+    assert tree.map(lambda x: x + 1, Counter(a=1.5)) == Counter(a=2.5)
 
 
 def test_several_trees_are_matched_by_key_not_by_order():
