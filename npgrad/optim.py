@@ -283,7 +283,10 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
     [array([-0.5,  0.2])]
     """
     limit = _number("limit", limit)
-    return trees.map_with_path(lambda path, g: np.clip(_floats(path, g), -limit, limit), gradients, path="gradients")
+    with np.errstate(over="ignore"):  # a limit beyond float16's largest number is none
+        return trees.map_with_path(
+            lambda path, g: np.clip(_floats(path, g), -limit, limit), gradients, path="gradients"
+        )
 
 
 def constant_schedule(rate: float, *, warmup: int = 0) -> Callable[[int], float]:
@@ -410,7 +413,8 @@ def _global_norm(gradients: Any) -> float:
     if not all(type(g) is np.ndarray and g.dtype.kind == "f" for g in arrays):
         arrays = [_floats(path, g) for path, g in trees.items(gradients, "gradients")]
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum(float(np.vdot(g, g)) for g in arrays)
+        wide = (g.astype(np.float32) if g.dtype == np.float16 else g for g in arrays)  # whose squares are too small
+        total = sum(float(np.vdot(g, g)) for g in wide)
     if 1e-20 < total < 1e30:
         return math.sqrt(total)
     paths = [path for path, _ in trees.items(gradients, "gradients")]

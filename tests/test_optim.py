@@ -386,6 +386,17 @@ def test_a_norm_that_can_be_represented_is_found(dtype, exponent):
     assert {np.asarray(g).dtype for g in clipped.values()} == {np.dtype(dtype)}
 
 
+@pytest.mark.parametrize("size", [1e-7, 2e-4, 1e-3, 1.0, 6e4])
+def test_the_norm_of_float16_is_not_rounded_to_it(size):
+    g = np.full((2, 2), size, np.float16)
+    assert optim.clip_by_global_norm([g], 1.0)[1] == pytest.approx(2 * float(g[0, 0]), rel=1e-6)
+
+
+def test_a_limit_beyond_float16_is_none():
+    g = np.array([-np.inf, -6e4, 2.0], np.float16)
+    np.testing.assert_array_equal(optim.clip_by_value([g], 1e6)[0], g)
+
+
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_a_gradient_that_is_not_finite_is_named_and_left(bad):
     gradients = {"w": np.ones((2, 3)), "b": [np.ones(2), np.asarray(1.0)]}
