@@ -177,6 +177,7 @@ def _seed(output: Variable, cotangent: Any, copy: bool) -> Any:
         return cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)
     if np.asarray(cotangent).dtype.kind not in "fiub":
         raise TypeError(f"a cotangent must be of real numbers, not {np.asarray(cotangent).dtype}")
+    copy = copy or type(output.raw) is Variable  # recorded, it must last until the outer tape's sweep
     seed = np.array(cotangent, output.dtype, copy=copy or None).view()
     seed.flags.writeable = False
     return seed

@@ -96,6 +96,19 @@ def test_a_cotangent_that_passes_through_stays_the_callers(operation):
         np.testing.assert_array_equal(adjoint, 1.0)
 
 
+def test_a_cotangent_may_change_before_the_outer_sweep():
+    def slopes(x):
+        _, pullback = ng.vjp(lambda a: a**3, x)
+        unit, found = np.zeros(2), []
+        for i in range(2):
+            unit[:] = 0
+            unit[i] = 1
+            found.append(pullback(unit)[0])
+        return np.sum(np.stack(found))
+
+    np.testing.assert_array_equal(ng.grad(slopes)(np.array([1.0, 2.0])), [6, 12])
+
+
 def test_a_pullback_cannot_write_to_the_callers_cotangent():
     @ng.primitive
     def careless(x):
