@@ -79,7 +79,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     q5 = _batched(q, batch, (shared, heads // shared, queries, width))
     k4, v4 = _batched(k, batch, (shared, keys, width)), _batched(v, batch, (shared, keys, value_width))
     masks = None if mask is None else _Masks(mask, batch)
-    out = np.zeros_like(q5, shape=(*q5.shape[:-1], value_width))
+    out = np.zeros_like(q5, shape=(*q5.shape[:-1], value_width), subok=False)  # an array in memory for one in a file
 
     def weights(tile):
         """The scaled queries of a tile as rows, exp of their scores up to a factor per row, and its sums."""

@@ -218,6 +218,11 @@ def test_hidden_garbage_does_not_matter():
     np.testing.assert_array_equal(ng.attention(q, k, v, mask=np.array([True, True, False])), expected)
 
 
+def test_of_arrays_in_a_file_comes_an_array_in_memory(tmp_path):
+    x = np.memmap(tmp_path / "x", float, "w+", shape=(1, 3, 2))
+    assert type(ng.attention(x, x, x)) is np.ndarray
+
+
 def test_results_keep_the_memory_layout_of_the_queries():
     """Heads that are views of (batch, tokens, heads · width) come back as such, so that joining them again is free."""
     x = random(2, 3, 4 * 2)
