@@ -81,8 +81,8 @@ def self_attention(
     mask=None,
     window=None,
 ):
-    x, wq, wk, wv, wo = as_same_floats(x, wq, wk, wv, wo)
-    biases = (bq, bk, bv, bo)
+    x, wq, wk, wv, wo, *given = as_same_floats(x, wq, wk, wv, wo, *(b for b in (bq, bk, bv, bo) if b is not None))
+    biases = bq, bk, bv, bo = [None if b is None else given.pop(0) for b in (bq, bk, bv, bo)]
     shared = _shared_heads(x, wq, wk, wv, wo, biases, heads, tables)
     rows, shape = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), x.shape
 

@@ -87,6 +87,15 @@ def test_dtype_is_kept(dtype):
     assert {np.asarray(value).dtype, *(g.dtype for g in gradients)} == {np.dtype(dtype)}
 
 
+@pytest.mark.parametrize("which", range(5, 9))
+def test_a_bias_of_more_precision_has_the_say(which):
+    args = arguments(dtype=np.float32)
+    args[which] = args[which].astype(float)
+    wide = [a.astype(float) for a in args]
+    assert self_attention(*args, heads=4).dtype == self_attention.reference(*args, heads=4).dtype == float
+    np.testing.assert_allclose(self_attention(*args, heads=4), self_attention(*wide, heads=4), rtol=1e-13)
+
+
 def test_inputs_are_left_alone():
     args, tables = arguments(), RotaryEmbedding(4, 8).tables((2, 4, 5, 4))
     before = [a.copy() for a in args]
