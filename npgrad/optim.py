@@ -128,6 +128,10 @@ class _Optimizer:
                 view[...] = saved
         return self.params
 
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes)
+        self.params = self._tree(self._views("params"))  # of its own buffers: a copy's arrays are views no more
+
     def _tree(self, leaves: Iterable[np.ndarray]) -> Any:
         return trees.unflatten(self.params, leaves)
 

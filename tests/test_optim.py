@@ -1,8 +1,10 @@
 """Optimisers, clipping and schedules against trajectories of other libraries, and their promises."""
 
+import copy
 import io
 import itertools
 import math
+import pickle
 import re
 
 import numpy as np
@@ -240,6 +242,22 @@ def test_saved_and_restored_it_goes_on_as_if_never_stopped(make):
         if seed >= 3:
             second.update(gradients)
     assert same(snapshot(whole.state()), snapshot(second.state()))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"])
+def test_a_copy_goes_on_from_where_it_was_made_and_leaves_the_original(copied):
+    gradients = {"w": np.ones((2, 3)), "b": [np.ones(2, np.float16), np.ones((), np.float32)]}
+    optimizer = optim.AdamW(gradients, 0.1)
+    optimizer.update(gradients)
+    before = optimizer.state()
+    other = copied(optimizer)
+    moved = other.update(gradients)
+    assert same(snapshot(optimizer.state()), snapshot(before))
+    assert moved is other.params
+    assert moved["w"][0, 0] < before["params"]["w"][0, 0]
+    optimizer.update(gradients)
+    assert same(snapshot(optimizer.state()), snapshot(other.state()))
+    assert same(snapshot(moved), snapshot(optimizer.params))
 
 
 def test_weights_start_and_stay_apart_in_memory():
