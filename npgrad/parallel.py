@@ -28,7 +28,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,15 @@ from . import tree as trees
 from .transforms import value_and_grad as _value_and_grad
 from .variable import Variable
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, in malloc.h
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt, in malloc.h
 
 
 def keep_memory() -> bool:
     """Make the C library keep what is freed, for this process's next arrays; True if it can (glibc: most of Linux).
 
     Call it once, at a program's start. The most memory in use at any moment stays the same, but it is given back to
-    the system only when the process ends. All threads allocate from one pool afterwards. Elsewhere than on glibc
-    nothing happens and the result is False. Source: mallopt(3).
+    the system only when the process ends. Each thread has a pool of its own, whose memory stays in its core's cache.
+    Elsewhere than on glibc nothing happens and the result is False. Source: mallopt(3).
 
     >>> keep_memory() in (True, False)
     True
@@ -55,7 +55,8 @@ def keep_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
         return False
     largest = 2**25  # of the mmap threshold: glibc refuses more
-    options = ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_THRESHOLD, largest), (_ARENA_MAX, 1))
+    pool = 2**26  # a thread's: one that is empty would be given back, if it weren't called padding
+    options = ((_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, pool), (_MMAP_THRESHOLD, largest))
     return all(mallopt(option, value) == 1 for option, value in options)
 
 
@@ -76,7 +77,7 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
     if parts < 1 or threads < 1:
         raise ValueError(f"parts and threads must be at least 1, not {parts} and {threads}")
     both = _value_and_grad(f)
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(max(threads - 1, 1))
     timings: dict[tuple, dict[bool, list[float]]] = {}  # by shapes, and whether on threads: seconds
 
     def differentiated(params: Any, *batch: Any) -> tuple[Any, Any]:
@@ -89,12 +90,7 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
         else:
             threaded = min(times[True]) < min(times[False])
         start = time.perf_counter()
-        if threaded:
-            contexts = [contextvars.copy_context() for _ in pieces]  # debug mode and np.errstate hold in threads too
-            running = [pool.submit(c.run, both, params, *piece) for c, piece in zip(contexts, pieces)]
-            found = [future.result() for future in running]
-        else:
-            found = [both(params, *piece) for piece in pieces]
+        found = _mapped(lambda piece: both(params, *piece), pieces, pool, threads if threaded else 1)
         if len(times[threaded]) < TRIES:
             times[threaded].append(time.perf_counter() - start)
         return _weighted_sum(found, [len(piece[0]) for piece in pieces])
@@ -103,6 +99,23 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
 
 
 TRIES = 3  # calls that are timed on threads, and as many on one
+
+
+def _mapped(f: Callable, pieces: list, pool: ThreadPoolExecutor, threads: int) -> list:
+    """[f(piece) for piece in pieces] by so many threads, of which the calling one is the first: one less to wake up."""
+
+    def share(first: int) -> list:
+        return [f(piece) for piece in pieces[first::threads]]
+
+    rest = range(1, min(threads, len(pieces)))
+    # Each in a context of its own: debug mode and np.errstate hold in threads too.
+    running = [pool.submit(contextvars.copy_context().run, share, first) for first in rest]
+    try:
+        shares = [share(0)]
+    finally:
+        wait(running)
+    shares += [future.result() for future in running]
+    return [shares[i % threads][i // threads] for i in range(len(pieces))]
 
 
 def _weighted_sum(found: list[tuple[Any, Any]], weights: list[int]) -> tuple[Any, Any]:

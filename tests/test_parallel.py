@@ -45,24 +45,53 @@ def test_parts_run_at_the_same_time():
 
 
 def test_threads_are_used_while_they_are_quicker(monkeypatch):
-    clock, used = iter(range(10**6)), []
+    now, used = 0.0, set()
 
     def f(w, x):
-        used.append(threading.current_thread() is not threading.main_thread())
-        for _ in range(0 if used[-1] is quicker else 9):
-            next(clock)
+        used.add(threading.current_thread())
         return np.mean(w * x)
 
-    monkeypatch.setattr(parallel.time, "perf_counter", lambda: float(next(clock)))
+    def clock():
+        nonlocal now
+        now += 1 if (len(used) == 2) is quicker else 2
+        return now
+
+    monkeypatch.setattr(parallel.time, "perf_counter", clock)
     for quicker in (True, False):
-        both, results = parallel.value_and_grad(f), []
+        both, counts = parallel.value_and_grad(f), []
         for _ in range(10):
             used.clear()
             value, gradient = both(np.array(2.0), np.array([1.0, 3.0, 5.0]))
             assert (float(value), float(gradient)) == (6.0, 3.0)
-            results.append(used[0])
-            assert used == [used[0]] * 2
-        assert results == [True, False] * 3 + [quicker] * 4
+            counts.append(len(used))
+        assert counts == [2, 1] * 3 + [2 if quicker else 1] * 4
+
+
+def test_more_parts_than_threads_are_shared_out():
+    threads = []
+
+    def f(w, x):
+        threads.append((float(x[0]), threading.current_thread() is threading.main_thread()))
+        return np.mean(w * x)
+
+    assert parallel.value_and_grad(f, parts=5)(np.array(2.0), np.arange(5.0)) == (4.0, 2.0)
+    assert sorted(threads) == [(0, True), (1, False), (2, True), (3, False), (4, True)]
+
+
+def test_an_error_waits_for_the_other_parts():
+    begun, ended = threading.Event(), []
+
+    def f(w, x):
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(20)
+            raise RuntimeError("the first part")
+        begun.set()
+        ended.append(True)
+        return np.mean(w * x)
+
+    with pytest.raises(RuntimeError, match="the first part"):
+        parallel.value_and_grad(f)(np.array(2.0), np.ones(2))
+    assert ended == [True]
 
 
 def test_single_precision_stays_and_nothing_given_is_changed():
