@@ -138,11 +138,11 @@ def _weight_files(folder: Path) -> list[str]:
             f"{folder} has neither {WEIGHTS} nor {INDEX}: other formats are not read, pickled ones on purpose"
         )
     index = _read_json(folder, INDEX).get("weight_map")
-    names = sorted(set(index.values())) if isinstance(index, dict) else []
+    names = list(index.values()) if isinstance(index, dict) else []
     for name in names or [None]:
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
             raise ValueError(f"{INDEX}: weight_map must name .safetensors files of this folder, not {name!r}")
-    return names
+    return sorted(set(names))
 
 
 def regular_file(folder: Path, name: str) -> Path:

@@ -138,12 +138,13 @@ def test_a_file_that_the_index_names_is_missing(folder):
         decoder.load(folder)
 
 
-@pytest.mark.parametrize("place", ["../part-0.safetensors", "/etc/passwd", "", "..", 3, None])
+@pytest.mark.parametrize("place", ["../part-0.safetensors", "/etc/passwd", "", "..", 3, None, ["a"]])
 def test_an_index_that_leaves_the_folder(folder, place):
     places, index = split(folder)
-    index.write_text(json.dumps({"weight_map": dict.fromkeys(places, place)}))
-    with pytest.raises(ValueError, match=r"must name \.safetensors files of this folder"):
-        decoder.load(folder)
+    for found in dict.fromkeys(places, place), places | {next(iter(places)): place}:
+        index.write_text(json.dumps({"weight_map": found}))
+        with pytest.raises(ValueError, match=r"must name \.safetensors files of this folder"):
+            decoder.load(folder)
 
 
 @pytest.mark.parametrize("content", ["[1]", "{}", '{"weight_map": 3}'])
