@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,12 +33,14 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0) -> Callable:
     array([[2., 0.],
            [0., 6.]])
     """
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    several = isinstance(argnums, (tuple, list))
+    chosen = tuple(argnums) if several else (operator.index(argnums),)  # type: ignore[arg-type]
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         tape, lifted, out = _run(f, args, kwargs, chosen)
-        watched = lifted[argnums] if isinstance(argnums, int) else tuple(lifted[n] for n in chosen)
+        watched = tuple(lifted[n] for n in chosen)
+        watched = watched if several else watched[0]
         inputs = trees.leaves(watched)
         outputs = [y for y in trees.leaves(out) if _is_on(tape, y)]
         by_columns = sum(v.size for v in inputs) < sum(y.size for y in outputs)

@@ -67,6 +67,16 @@ def rosenbrock(x):
     return np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
 
+def test_an_argnum_may_be_any_integer_as_for_grad():
+    x, y = np.array([1.0, 2.0]), np.float64(3.0)
+    for f in (ng.jacobian, ng.hessian):
+        np.testing.assert_array_equal(
+            f(lambda y, x: np.sum(x**3) * y, np.int64(1))(y, x), f(lambda x: np.sum(x**3) * y)(x)
+        )
+    with pytest.raises(TypeError, match="interpreted as an integer"):
+        ng.jacobian(np.sin, "0")
+
+
 def test_hessian():
     got = ng.hessian(rosenbrock)(X)
     np.testing.assert_allclose(got, by_differences(ng.grad(rosenbrock), X), rtol=1e-8)
