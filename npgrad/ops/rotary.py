@@ -31,6 +31,9 @@ class RotaryError(ValueError):
         super().__init__(message)
         self.code, self.position, self.pair = code, position, pair
 
+    def __reduce__(self) -> tuple:  # how it comes back from another process
+        return type(self), (self.code, *self.args, self.position, self.pair)
+
 
 @primitive
 def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, layout: str = "adjacent") -> Any:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -292,6 +293,11 @@ def test_unknown_layout():
     with pytest.raises(ng.RotaryError, match="'adjacent' or 'half', not 'halves'") as found:
         ng.rotary_pairs(np.ones((3, 4)), C, S, layout="halves")
     assert found.value.code == "unknown-layout"
+
+
+def test_an_error_comes_back_whole_from_another_process():
+    error = pickle.loads(pickle.dumps(ng.RotaryError("a-code", "words", 3, 1)))
+    assert (str(error), error.code, error.position, error.pair) == ("words", "a-code", 3, 1)
 
 
 def test_complex_numbers_are_refused():
