@@ -62,17 +62,18 @@ def explain(error: Exception, name: str, args: Any, kwargs: dict[str, Any]) -> N
     own = type(error) in REWORDED[:3] and [*map(type, error.args)] != [str]  # NumPy's have one string
     if own or name.startswith("_"):  # a primitive that the user has never heard of
         return
-    words = vars(error).get("explained") or str(error).strip()
+    found = str(error).strip()
+    words = vars(error).get("explained", {}).get(found, found)  # before an inner call, if nobody changed them since
     advice = next((advice for known, advice in ADVICE.items() if re.search(known, words)), "")
     if not advice and (not name.startswith("np.") or name in words):
         return
-    vars(error)["explained"] = words
     given = [_described(a) for a in args] + [f"{key}={_described(a)}" for key, a in kwargs.items()]
     text = f"{name}({', '.join(given)}): {words}" + (f": {advice}" if advice else "")
     if type(error) in REWORDED:
         error.__init__(text)  # type: ignore[misc]
     else:  # it makes up its words from other things
         error.__notes__ = [text]
+    vars(error)["explained"] = {str(error).strip(): words}
 
 
 def _described(argument: Any) -> str:

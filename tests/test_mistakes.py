@@ -1345,6 +1345,19 @@ def test_errors_with_arguments_of_ones_own_keep_them(arguments):
         assert own.args == arguments
 
 
+def test_words_that_one_changes_are_not_changed_back():
+    @ng.primitive
+    def mine(x):
+        try:
+            return V + np.ones(4)
+        except ValueError as error:
+            error.args = ("mine must be square",)
+            raise
+
+    with pytest.raises(ValueError, match=r"^mine\(float64\(2, 3\)\): mine must be square: "):
+        mine(X)
+
+
 def test_what_checkpoint_is_made_of_is_not_named():
     with pytest.raises(ValueError, match=r"^operands could not be broadcast"):
         ng.checkpoint(lambda x: x + np.ones(4))(V)
