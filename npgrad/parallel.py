@@ -9,7 +9,8 @@ NumPy is imported:
     OPENBLAS_NUM_THREADS=1 python train.py
 
 (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS for NumPy with another library.) In a step of a few milliseconds threads wait
-for each other's Python about as long as they save: `value_and_grad` times its first calls and keeps to the quicker way.
+for each other's Python as long as they save: it is best off whole, with `ng.value_and_grad`. Where the two may be close,
+`value_and_grad` here times its first calls and keeps to the quicker way.
 
 Processes that MPI started, on one machine or on several, each take some rows of the batch, weight what they find by
 their share of it, and have the sum from `all_reduce`; then all of them take the same step:
@@ -25,6 +26,7 @@ import contextvars
 import ctypes
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -76,7 +78,7 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
     if parts < 1 or threads < 1:
         raise ValueError(f"parts and threads must be at least 1, not {parts} and {threads}")
     both = _value_and_grad(f)
-    pool = ThreadPoolExecutor(max(threads - 1, 1))
+    pool = functools.cache(lambda process: ThreadPoolExecutor(max(threads - 1, 1)))  # a fork leaves threads behind
     timings: dict[tuple, dict[bool, list[float]]] = {}  # by shapes, and whether on threads: seconds
 
     def differentiated(params: Any, *batch: Any) -> tuple[Any, Any]:
@@ -89,7 +91,7 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
         else:
             threaded = min(times[True]) < min(times[False])
         start = time.perf_counter()
-        found = _mapped(lambda piece: both(params, *piece), pieces, pool, threads if threaded else 1)
+        found = _mapped(lambda piece: both(params, *piece), pieces, pool(os.getpid()), threads if threaded else 1)
         if len(times[threaded]) < TRIES:
             times[threaded].append(time.perf_counter() - start)
         return _weighted_sum(found, [len(piece[0]) for piece in pieces])

@@ -93,7 +93,10 @@ def with_npgrad(size, threads):
     def loss(params, tokens, targets):
         return decoder.loss(settings, params, tokens, targets)
 
-    f = ng.value_and_grad(loss) if threads == 1 else parallel.value_and_grad(loss, parts=threads, threads=threads)
+    if threads == 1 or tokens.size < 1000:  # a step of a few milliseconds is best off whole
+        f = ng.value_and_grad(loss)
+    else:
+        f = parallel.value_and_grad(loss, parts=threads, threads=threads)
 
     def step():
         _, gradients = f(adamw.params, tokens, targets)
