@@ -1,6 +1,8 @@
 """Parts of a batch on threads, and sums over processes: the whole batch's numbers, whoever computes; kept memory."""
 
 import platform
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -201,3 +203,19 @@ def test_two_ranks_have_the_bits_of_two_parts():
 
 def test_nothing_is_sent_for_nothing():
     assert on_ranks(2, lambda comm: (parallel.all_reduce(comm, {}), comm.messages)) == [({}, 0)] * 2
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    code = (
+        "import os, signal\n"
+        "import numpy as np\n"
+        "from npgrad import parallel\n"
+        "f = parallel.value_and_grad(lambda w, x: np.mean(x @ w))\n"
+        "run = lambda times: [f(np.ones(3), np.ones((8, 3)))[0] for _ in range(times)]\n"
+        "run(1)\n"  # on threads
+        "child = getattr(os, 'fork', lambda: 0)()\n"  # where there is no forking, it is enough that this runs
+        "child or getattr(signal, 'alarm', abs)(60)\n"  # the child would wait for ever
+        "print(run(6) if not child else os.waitpid(child, 0)[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] in ("0", str([np.float64(3.0)] * 6))
