@@ -9,7 +9,8 @@ NumPy is imported:
     OPENBLAS_NUM_THREADS=1 python train.py
 
 (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS for NumPy with another library.) In a step of a few milliseconds threads wait
-for each other's Python about as long as they save: `value_and_grad` times its first calls and keeps to the quicker way.
+for each other's Python as long as they save: it is best off whole, with `ng.value_and_grad`. Where the two may be
+close, `value_and_grad` here times its first calls and keeps to the quicker way.
 
 Processes that MPI started, on one machine or on several, each take some rows of the batch, weight what they find by
 their share of it, and have the sum from `all_reduce`; then all of them take the same step:
