@@ -38,7 +38,7 @@ from . import tree as trees
 from .transforms import value_and_grad as _value_and_grad
 from .variable import Variable
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt, in malloc.h
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # of mallopt, in malloc.h
 
 
 def keep_memory() -> bool:
@@ -57,7 +57,8 @@ def keep_memory() -> bool:
         return False
     largest = 2**25  # of the mmap threshold: glibc refuses more
     pool = 2**26  # a thread's: one that is empty would be given back, if it weren't called padding
-    options = ((_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, pool), (_MMAP_THRESHOLD, largest))
+    threads = 1000  # with pools of their own: there are few by default, and sharing them is slow
+    options = ((_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, pool), (_MMAP_THRESHOLD, largest), (_ARENA_MAX, threads))
     return all(mallopt(option, value) == 1 for option, value in options)
 
 
