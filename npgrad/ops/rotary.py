@@ -41,9 +41,10 @@ def rotary_pairs(x: Any, cosines: Any, sines: Any, *, inverse: bool = False, lay
 
     x is (..., tokens, width), of floats; its pairs are features (2k, 2k+1), or (k, k + width/2) with layout="half".
     cosines and sines are (tokens, width/2), or have leading axes that broadcast against x's; they are rounded to x's
-    dtype, which is the result's. With `inverse` the sines change sign: for tables without a scale this undoes the
-    rotation. Arithmetic is IEEE's: −0.0 stays what it makes of it, and NaN stays within its pair. RotaryError
-    for shapes that don't fit: "input-rank", "odd-feature-width", "feature-width-mismatch", "table-shape-mismatch".
+    dtype, which is the result's, and are needed again by the gradient: leave them unchanged until then. With `inverse`
+    the sines change sign: for tables without a scale this undoes the rotation. Arithmetic is IEEE's: −0.0 stays what
+    it makes of it, and NaN stays within its pair. RotaryError for shapes that don't fit: "input-rank",
+    "odd-feature-width", "feature-width-mismatch", "table-shape-mismatch".
     Source: Su et al., "RoFormer" (arXiv:2104.09864), equations 13 and 34; the halves are GPT-NeoX's and Llama's.
 
     >>> rotary_pairs(np.array([[3.0, 4.0]]), np.array([[0.0]]), np.array([[1.0]]))
