@@ -39,7 +39,7 @@ from .transforms import grad, jvp, value_and_grad, vjp
 from .variable import Variable, stop_gradient
 
 if TYPE_CHECKING:
-    from . import check, show  # noqa: F401
+    from . import check, decoder, parallel, show  # noqa: F401
     from .check import check_grads, check_vjp
     from .show import WatchfulTape
 
@@ -96,9 +96,10 @@ __all__ = [
     "vjp",
 ]
 
-# Checking and showing are loaded when they are first asked for: they are half of the package.
+# These modules are loaded when they are first asked for: many programs need none of them.
 
-_LATER = {"check": "check", "check_grads": "check", "check_vjp": "check", "show": "show", "WatchfulTape": "show"}
+_LATER = {name: name for name in ("check", "decoder", "parallel", "show")}
+_LATER |= {"check_grads": "check", "check_vjp": "check", "WatchfulTape": "show"}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
 

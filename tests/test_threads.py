@@ -118,8 +118,15 @@ def test_checking_and_showing_are_imported_when_they_are_asked_for():
     assert run(code.format("ng.Tape().variable(1.0)._repr_html_()")) == ["check", "show"]
 
 
+def test_the_modules_that_the_readme_names_need_no_import_of_their_own():
+    code = "import sys, npgrad as ng; {}; print(*(m for m in ('decoder', 'parallel') if 'npgrad.' + m in sys.modules))"
+    assert run(code.format("ng.optim.SGD, ng.tree.map, ng.check_grads")) == []
+    assert run(code.format("ng.decoder.Config")) == ["decoder"]
+    assert run(code.format("ng.parallel.value_and_grad")) == ["parallel"]
+
+
 def test_what_is_imported_later_is_listed_and_the_rest_is_missing():
-    later = "check", "check_grads", "check_vjp", "show", "WatchfulTape"
+    later = "check", "check_grads", "check_vjp", "decoder", "parallel", "show", "WatchfulTape"
     assert run(f"import npgrad; print(set({later}) <= set(dir(npgrad)), hasattr(npgrad, 'shown'))") == ["True", "False"]
 
 
