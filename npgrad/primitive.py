@@ -124,8 +124,11 @@ class Primitive:
     def __str__(self) -> str:
         return getattr(self, "__name__", "primitive")
 
-    def __repr__(self) -> str:  # what help() shows
-        return f"{self}({', '.join(str(p.replace(annotation=p.empty)) for p in self._parameters)})"
+    def __repr__(self) -> str:
+        return f"{self}{inspect.Signature([p.replace(annotation=p.empty) for p in self._parameters])}"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Primitive:  # help() takes what has one for a function
+        return self
 
 
 def newest_tape(args: tuple) -> Tape | None:

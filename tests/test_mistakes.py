@@ -874,6 +874,27 @@ MISTAKES = [
         "3 query heads can't share 2 key/value heads: give a multiple of them",
     ),
     (
+        lambda: ng.self_attention(X, M, M, M, M, heads=1, tables=ROPE),
+        TypeError,
+        "must be a pair (cosines, sines), each of shape (..., tokens, width / 2), not one RotaryEmbedding: ng.Rot",
+    ),
+    (
+        lambda: ng.self_attention(X, M, M, M, M, heads=1, tables=ROPE.cosines),
+        TypeError,
+        "must be a pair (cosines, sines), each of shape (..., tokens, width / 2), not one array of shape (8, 2): ng.",
+    ),
+    (
+        lambda: ng.self_attention(X, M, M, M, M, heads=1, tables="ab"),
+        TypeError,
+        "must be a pair (cosines, sines), each of shape (..., tokens, width / 2), not one str: ng.RotaryEmbedding",
+    ),
+    (lambda: ng.self_attention(X, M, M, M, M, heads=1.0), TypeError, "heads must be an integer, not 1.0"),
+    (
+        lambda: ng.self_attention(X, M, M, M, M, M, heads=1),
+        ValueError,
+        "and after them biases as long as their products, but … wo (3, 3), bq (3, 3)",
+    ),
+    (
         lambda: ng.rms_norm(V, np.ones(4)),
         ValueError,
         "rms_norm needs x of shape (..., width) and a weight of shape (width,), but they have shapes (2, 3)",

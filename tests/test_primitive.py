@@ -1,5 +1,6 @@
 """Primitives, fused primitives and their registration."""
 
+import pydoc
 import types
 
 import numpy as np
@@ -49,6 +50,20 @@ def test_a_primitive_shows_its_name_and_documentation():
         return 2 * x
 
     assert (str(f), repr(f), f.__name__, f.__doc__) == ("f", "f(x)", "f", "Twice x.")
+    assert repr(make_power()) == "power(x, exponent=2.0, *, scale=1.0)"
+
+
+def test_help_shows_every_parameter():
+    shown = pydoc.plain(pydoc.render_doc(ng.self_attention)).split()
+    parameters = ["wo,", "bq=None,", "bo=None,", "*,", "heads,", "tables=None,", "layout='adjacent',", "mask=None,"]
+    assert all(p in shown for p in parameters)
+
+
+def test_a_primitive_in_a_class_is_no_method():
+    class Layer:
+        power = make_power()
+
+    assert Layer().power(3.0) == 9.0
 
 
 def test_a_variable_where_there_is_no_rule_is_an_error_not_a_constant():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import as_integer
 from ..fused import fused
 from ..variable import Variable
 from .arrays import as_floats, as_same_floats, half_in_single
@@ -37,14 +38,21 @@ def self_attention(
     mask: Any = None,
     window: int | None = None,
 ) -> Any:
-    """attention(rotated x @ wq + bq, rotated x @ wk + bk, x @ wv + bv) @ wo + bo, causal, by head.
+    """Causal attention, from a sequence of features to one: attention by head, and the products before and after it.
 
-    x is (..., tokens, features), wq (features, heads · width), wk and wv (features, shared · width), wo
-    (heads · width, outputs), of floats; biases are None or have as many entries as their product has features; the
-    result is (..., tokens, outputs). tables are the cosines and sines by which queries and keys turn, as for
-    `rotary_pairs` (see there for `layout`), constants; narrower ones turn the first features of each head, None turns
-    nothing. `mask` and `window` are those of `attention`, whose heads may share keys and values. ValueError if the
-    shapes don't fit. Source: Vaswani et al., "Attention Is All You Need" (arXiv:1706.03762), section 3.2.2.
+    attention(rotated x @ wq + bq, rotated x @ wk + bk, x @ wv + bv) @ wo + bo. x is (..., tokens, features), wq
+    (features, heads · width), wk and wv (features, shared · width), wo (heads · width, outputs), of floats; biases are
+    None or have as many entries as their product has features; the result is (..., tokens, outputs). `heads` is how
+    many heads of queries there are: it must divide wq's columns, and so gives the width of a head. `mask` and `window`
+    are those of `attention`, whose heads may share keys and values.
+
+    `tables` are the cosines and sines by which queries and keys turn, constants: with `rope =
+    ng.RotaryEmbedding(width, max_positions)` they are `rope.tables((tokens, width))`, or
+    `rope.tables((batch, 1, tokens, width), positions=positions)` for positions (batch, tokens); give its layout too,
+    `layout=rope.layout`. Tables narrower than a head turn only its first features, with no error; None turns nothing.
+
+    ValueError if the shapes don't fit, TypeError for tables that are not a pair of constants. Source: Vaswani et al.,
+    "Attention Is All You Need" (arXiv:1706.03762), section 3.2.2.
 
     >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> self_attention(x, np.zeros((2, 2)), np.zeros((2, 2)), np.eye(2), np.eye(2), heads=2)
@@ -151,19 +159,20 @@ def _turner(tables, layout, heads, shape, dtype):
 
 
 def _shared_heads(x, wq, wk, wv, wo, biases, heads, tables):
-    """How many heads of keys and values there are, if the shapes fit."""
-    weights = wq, wk, wv, wo
+    """How many heads of keys and values there are, if the arguments fit."""
+    weights, heads = (wq, wk, wv, wo), as_integer(heads, "heads")
     fits = x.ndim >= 2 and all(w.ndim == 2 for w in weights) and wk.shape == wv.shape
     fits = fits and x.shape[-1] == wq.shape[0] == wk.shape[0] and wq.shape[1] == wo.shape[0]
     fits = fits and all(b is None or np.shape(b) == w.shape[1:] for w, b in zip(weights, biases))
     if not fits:
+        given = zip(("x", "wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"), (x, *weights, *biases))
         raise ValueError(
             "self_attention needs x (..., tokens, features), wq (features, heads · width), wk and wv (features, "
-            "shared · width), wo (heads · width, outputs), and biases as long as their products, but the shapes given "
-            "are " + ", ".join(str(np.shape(a)) for a in (x, *weights, *biases) if a is not None)
+            "shared · width), wo (heads · width, outputs), and after them biases as long as their products, but the "
+            "shapes given are " + ", ".join(f"{name} {np.shape(a)}" for name, a in given if a is not None)
         )
-    if tables is not None and any(type(t) is Variable for t in tables):
-        raise TypeError("the tables of self_attention are constants: pass ng.stop_gradient(tables)")
+    if tables is not None:
+        _check_tables(tables)
     width = wq.shape[1] // heads if heads > 0 and wq.shape[1] % heads == 0 else 0
     if width == 0 or wk.shape[1] % width:
         raise ValueError(
@@ -171,3 +180,20 @@ def _shared_heads(x, wq, wk, wv, wo, biases, heads, tables):
             f"{heads} of queries: heads must divide the first, and the width that this gives the second"
         )
     return wk.shape[1] // width
+
+
+def _check_tables(tables):
+    """TypeError unless they are two constant tables."""
+    try:
+        cosines, sines = tables
+        fits = np.ndim(cosines) >= 2 and np.ndim(sines) >= 2
+    except (TypeError, ValueError):  # they are not two, or no arrays
+        fits = False
+    if not fits:
+        given = f"array of shape {tables.shape}" if isinstance(tables, np.ndarray) else type(tables).__name__
+        raise TypeError(
+            "the tables of self_attention must be a pair (cosines, sines), each of shape (..., tokens, width / 2), "
+            f"not one {given}: ng.RotaryEmbedding(width, max_positions).tables((tokens, width)) makes them"
+        )
+    if type(cosines) is Variable or type(sines) is Variable:
+        raise TypeError("the tables of self_attention are constants: pass ng.stop_gradient(tables)")

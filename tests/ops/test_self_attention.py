@@ -112,11 +112,12 @@ def test_inputs_are_left_alone():
     ("change", "words"),
     [
         ({0: (6,)}, r"x \(\.\.\., tokens, features\)"),
-        ({0: (2, 5, 7)}, r"given are \(2, 5, 7\)"),
+        ({0: (2, 5, 7)}, r"given are x \(2, 5, 7\), wq \(6, 16\)"),
         ({1: (16, 6)}, "wq"),
         ({3: (6, 4)}, "wk and wv"),
         ({4: (12, 3)}, r"wo \(heads · width, outputs\)"),
         ({5: (15,)}, "biases as long as their products"),
+        ({5: (16, 3)}, r"after them biases .*, bq \(16, 3\), bk"),
         ({1: (6, 14), 4: (14, 3), 5: (14,)}, "14 features of queries and 8 of keys can't be split"),
         (
             {2: (6, 6), 3: (6, 6), 6: (6,), 7: (6,)},
@@ -138,6 +139,46 @@ def test_tables_that_do_not_fit(tables):
         with pytest.raises(ng.ops.RotaryError, match=r"cosines"):
             function(*args, heads=4, tables=tables)
     assert self_attention(*args, heads=4, tables=np.ones((2, 5, 2)).tolist()).shape == (2, 5, 3)
+
+
+ROPE = RotaryEmbedding(4, 8)
+
+
+@pytest.mark.parametrize(
+    ("tables", "given"),
+    [
+        (ROPE, "RotaryEmbedding"),
+        (ROPE.cosines[:5], r"array of shape \(5, 2\)"),
+        (ROPE.cosines[:2], r"array of shape \(2, 2\)"),
+        (np.array(1.0), r"array of shape \(\)"),
+        ("ab", "str"),
+        (ROPE.tables((5, 4))[:1], "tuple"),
+        ((1.0, 2.0), "tuple"),
+    ],
+)
+def test_tables_that_are_no_pair(tables, given):
+    for function in (self_attention, self_attention.reference):
+        with pytest.raises(TypeError, match=rf"a pair \(cosines, sines\).* not one {given}: ng\.RotaryEmbedding"):
+            function(*arguments(), heads=4, tables=tables)
+
+
+def test_heads_must_be_an_integer():
+    for function in (self_attention, self_attention.reference):
+        with pytest.raises(TypeError, match=r"heads must be an integer, not 4\.0"):
+            function(*arguments(), heads=4.0)
+
+
+def test_tables_as_the_documentation_makes_them():
+    args, rope = arguments(), RotaryEmbedding(4, 8, layout="half")
+    positions = np.array([[0, 2, 3, 5, 7], [7, 1, 0, 4, 4]])
+    found = self_attention(*args, heads=4, tables=rope.tables((5, 4)), layout=rope.layout)
+    np.testing.assert_allclose(found, by_parts(*args, heads=4, rope=rope), rtol=1e-12)
+    tables = rope.tables((2, 1, 5, 4), positions=positions)
+    found = self_attention(*args, heads=4, tables=tables, layout=rope.layout)
+    for x, own, row in zip(args[0], positions, found):
+        tables = rope.tables((5, 4), positions=own)
+        expected = self_attention(x, *args[1:], heads=4, tables=tables, layout=rope.layout)
+        np.testing.assert_allclose(row, expected, rtol=1e-12)
 
 
 def test_tables_are_constants():
