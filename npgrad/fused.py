@@ -39,7 +39,7 @@ class Fused(Primitive):
         tape = newest_tape(args)
         values = [a.raw if type(a) is Variable and a.tape is tape else a for a in args]
         try:
-            if any(type(a) is Variable for a in values):
+            if Variable in map(type, values):
                 return self.reference(*args, **kwargs)
             out, pullback = self.forward(*values, **kwargs)
         except Exception as error:

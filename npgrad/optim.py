@@ -87,9 +87,7 @@ class _Optimizer:
         and moments stay as they are. ValueError, naming the path, where structure or shapes differ, TypeError for a
         gradient that is not of real numbers; in both cases nothing has changed.
         """
-        found: list[Any] = []
-        if not _matches(self.params, gradients, found):
-            found = list(_gradients(self.params, gradients, "gradients"))
+        found = _gradients(self.params, gradients, "gradients")
         rate = self._rate()
         alike = [(id(leaf.group), count, g is None) for leaf, count, g in zip(self._leaves, self._counts, found)]
         for (_, count, missing), run in groupby(self._order, alike.__getitem__):  # neighbours in the same buffers
@@ -363,33 +361,35 @@ def _zeros(rows: int, length: int, dtype: np.dtype) -> np.ndarray:
     return whole[first : first + rows * padded].reshape(rows, padded)[:, :length]
 
 
-def _matches(params: Any, gradients: Any, found: list[Any]) -> bool:
-    """Whether the trees' containers and arrays are alike, as they usually are; appends the gradients that it meets."""
-    if type(params) is np.ndarray:
-        found.append(gradients)
-        return type(gradients) is np.ndarray and gradients.dtype.kind == "f" and gradients.shape == params.shape
-    alike = type(gradients) is type(params) and len(gradients or ()) == len(params or ())
-    if isinstance(params, dict):
-        alike = alike and gradients.keys() == params.keys()
-    return alike and all(_matches(child, gradients[key], found) for key, child in trees._entries(params))
-
-
-def _gradients(params: Any, gradients: Any, path: str) -> Iterator[np.ndarray | None]:
+def _gradients(params: Any, gradients: Any, path: str) -> list[np.ndarray | None]:
     """The gradient of each leaf of params, in order: None where the gradients have None in its or a parent's place."""
     if gradients is None:
-        yield from (None for _ in trees.leaves(params))
-        return
-    children, given = trees._children(params), dict(trees._children(gradients))
-    if trees.is_node(gradients) != trees.is_node(params) or given.keys() != dict(children).keys():
-        found, expected = trees._describe(gradients), trees._describe(params)
-        raise ValueError(f"{path} is {found}, but the parameters have {expected} there: give a tree like theirs")
-    for suffix, child in children:
-        yield from _gradients(child, given[suffix], path + suffix)
-    if not trees.is_node(params):
+        return [None for _ in trees.leaves(params)]
+    if not trees.is_node(params) and not trees.is_node(gradients):
         g = _floats(path, gradients)
         if g.shape != params.shape:
             raise ValueError(f"{path} has shape {g.shape}, but its parameter has shape {params.shape}")
-        yield g
+        return [g]
+    if not _alike(params, gradients):
+        found, expected = trees._describe(gradients), trees._describe(params)
+        raise ValueError(f"{path} is {found}, but the parameters have {expected} there: give a tree like theirs")
+    found = []
+    for key, p in trees._entries(params):
+        g = gradients[key]
+        if type(p) is type(g) is np.ndarray and g.dtype.kind == "f" and g.shape == p.shape:
+            found.append(g)
+        else:
+            found += _gradients(p, g, path + trees._suffix(params, key))
+    return found
+
+
+def _alike(params: Any, gradients: Any) -> bool:
+    """Whether both are dicts with the same keys, or both sequences of one length and the same names, if any."""
+    if isinstance(params, dict) and isinstance(gradients, dict):
+        return params.keys() == gradients.keys()
+    sequences = all(trees.is_node(tree) and not isinstance(tree, dict) for tree in (params, gradients))
+    names = [getattr(tree, "_fields", None) for tree in (params, gradients)]
+    return sequences and len(params or ()) == len(gradients) and names[0] == names[1]
 
 
 def _blocks(arrays: Iterable[np.ndarray], buffer: np.ndarray) -> Iterator[np.ndarray]:

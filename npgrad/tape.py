@@ -74,10 +74,11 @@ class Tape:
 
         The array is not copied: leave it unchanged while the tape is in use.
         """
-        if not isinstance(array, Variable):
+        if type(array) is Variable:
+            if array.tape.number >= self.number:
+                raise ValueError("only a Variable of an older tape can become a variable of this one")
+        elif type(array) is not np.ndarray or array.dtype.kind != "f":
             array = as_real(array, name or "a variable")
-        elif array.tape.number >= self.number:
-            raise ValueError("only a Variable of an older tape can become a variable of this one")
         variable = self.record(None, array, (), (), (), None)
         if name is not None:
             self.names[variable.index] = name

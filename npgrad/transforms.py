@@ -33,7 +33,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         out, aux = _value_and_aux(f, out, has_aux)
         outputs = [out] if _is_on(tape, out) else []  # a result that doesn't depend on them has zero gradients
         gradients = iter(tape.sweep(outputs, [1.0] * len(outputs), trees.leaves([lifted[n] for n in chosen])))
-        found = tuple(trees.map(lambda _: next(gradients), lifted[n]) for n in chosen)
+        found = tuple([trees.filled(lifted[n], gradients) for n in chosen])
         return _values(tape, (out, aux) if has_aux else out), found if isinstance(argnums, (tuple, list)) else found[0]
 
     return differentiated
@@ -104,17 +104,19 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
 
 def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: Any = None) -> tuple[Tape, list, Any]:  # noqa: B006
     """A new tape, args with the leaves of the chosen ones (all of floats) as its variables, and f's output on them."""
-
-    def watch(path: str, x: Any) -> Any:
-        return tape.variable(x, path) if strict or type(x) is Variable or np.asarray(x).dtype.kind == "f" else x
-
     tape, lifted, strict = Tape(), [*args], chosen is not None
     paths = names(len(args)) if names else argument_names(f, len(args))
     for n in chosen if strict else range(len(args)):
         if not -len(args) <= n < len(args):
             raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional ones, from 0")
-        lifted[n] = trees.map_with_path(watch, args[n], path=paths[n])
+        named = trees.items(args[n], paths[n])
+        watched = [tape.variable(x, path) if strict or _is_of_floats(x) else x for path, x in named]
+        lifted[n] = trees.filled(args[n], iter(watched))
     return tape, lifted, f(*lifted, **kwargs)
+
+
+def _is_of_floats(x: Any) -> bool:
+    return type(x) is Variable or np.asarray(x).dtype.kind == "f"
 
 
 def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:

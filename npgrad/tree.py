@@ -19,13 +19,26 @@ def items(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """
     if not is_node(tree):
         yield path, tree
-    for suffix, child in _children(tree):
-        yield from items(child, path + suffix)
+        return
+    for key, child in _entries(tree):
+        at = path + _suffix(tree, key)
+        if is_node(child):
+            yield from items(child, at)
+        else:
+            yield at, child
 
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves in order."""
-    return [leaf for _, child in _entries(tree) for leaf in leaves(child)] if is_node(tree) else [tree]
+    if not is_node(tree):
+        return [tree]
+    found: list[Any] = []
+    for _, child in _entries(tree):
+        if is_node(child):
+            found += leaves(child)
+        else:
+            found.append(child)
+    return found
 
 
 def map(function: Callable, tree: Any, *rest: Any) -> Any:
@@ -34,25 +47,45 @@ def map(function: Callable, tree: Any, *rest: Any) -> Any:
     >>> map(lambda p, g: p - g, {"w": 3.0, "b": [1.0]}, {"w": 1.0, "b": [0.5]})
     {'w': 2.0, 'b': [0.5]}
     """
-    for other in rest:
-        _check_alike(tree, other, "")
-    return _map(function, tree, rest)
+    columns = [leaves_like(tree, other) for other in rest]
+    return filled(tree, iter([function(*row) for row in zip(leaves(tree), *columns)]))
 
 
 def map_with_path(function: Callable, tree: Any, *rest: Any, path: str = "") -> Any:
     """Like `map`, with each leaf's path as the function's first argument."""
-    for other in rest:
-        _check_alike(tree, other, path)
-    paths = (found for found, _ in items(tree, path))
-    return _map(lambda *found: function(next(paths), *found), tree, rest)
+    columns = [leaves_like(tree, other, path) for other in rest]
+    return filled(tree, iter([function(*found, *row) for found, *row in zip(items(tree, path), *columns)]))
 
 
 def unflatten(tree: Any, new_leaves: Iterable[Any]) -> Any:
     """A tree of this structure with other leaves, in order; ValueError if their number differs."""
-    remaining = list(new_leaves)[::-1]
-    if len(remaining) != len(leaves(tree)):
-        raise ValueError(f"{len(remaining)} leaves for a tree that has {len(leaves(tree))}")
-    return map(lambda _: remaining.pop(), tree)
+    new = list(new_leaves)
+    if len(new) != len(leaves(tree)):
+        raise ValueError(f"{len(new)} leaves for a tree that has {len(leaves(tree))}")
+    return filled(tree, iter(new))
+
+
+def filled(tree: Any, remaining: Iterator[Any]) -> Any:
+    """A tree of this structure, whose leaves are the next of an iterator."""
+    if not is_node(tree):
+        return next(remaining)
+    return _rebuild(tree, [filled(c, remaining) if is_node(c) else next(remaining) for _, c in _entries(tree)])
+
+
+def leaves_like(tree: Any, other: Any, path: str = "") -> list[Any]:
+    """The leaves of a tree that is built like the first one, in its order; ValueError names the path if it isn't."""
+    alike = type(other) is type(tree) and len(other or ()) == len(tree or ()) if is_node(tree) else not is_node(other)
+    if not alike or (isinstance(tree, dict) and other.keys() != tree.keys()):
+        raise ValueError(f"trees differ at {path or 'the top'}: {_describe(tree)} against {_describe(other)}")
+    if not is_node(tree):
+        return [other]
+    found: list[Any] = []
+    for key, child in _entries(tree):
+        if is_node(child) or is_node(other[key]):
+            found += leaves_like(child, other[key], path + _suffix(tree, key))
+        else:
+            found.append(other[key])
+    return found
 
 
 def is_node(tree: Any) -> bool:  # a container, or None, rather than a leaf
@@ -63,16 +96,8 @@ def _entries(node: Any) -> Iterable[tuple[Any, Any]]:  # pairs of what to index 
     return node.items() if isinstance(node, dict) else enumerate(node or ())
 
 
-def _children(tree: Any) -> list[tuple[str, Any]]:
-    names = getattr(tree, "_fields", None)
-    found = _entries(tree) if is_node(tree) else ()
-    return [(f".{names[key]}" if names else f"[{key!r}]", child) for key, child in found]
-
-
-def _map(function: Callable, tree: Any, rest: Iterable) -> Any:
-    if not is_node(tree):
-        return function(tree, *rest)
-    return _rebuild(tree, [_map(function, child, [other[key] for other in rest]) for key, child in _entries(tree)])
+def _suffix(node: Any, key: Any) -> str:
+    return f".{node._fields[key]}" if hasattr(node, "_fields") else f"[{key!r}]"
 
 
 def _rebuild(tree: Any, children: list[Any]) -> Any:
@@ -83,14 +108,5 @@ def _rebuild(tree: Any, children: list[Any]) -> Any:
     return type(tree)(*children) if hasattr(tree, "_fields") else tree if tree is None else type(tree)(children)
 
 
-def _check_alike(tree: Any, other: Any, path: str) -> None:
-    children, others = _children(tree), dict(_children(other))
-    same_kind = type(other) is type(tree) if is_node(tree) else not is_node(other)
-    if not same_kind or others.keys() != dict(children).keys():
-        raise ValueError(f"trees differ at {path or 'the top'}: {_describe(tree)} against {_describe(other)}")
-    for suffix, child in children:
-        _check_alike(child, others[suffix], path + suffix)
-
-
 def _describe(tree: Any) -> str:
-    return f"{type(tree).__name__} with {[s for s, _ in _children(tree)]}" if is_node(tree) else "a leaf"
+    return f"{type(tree).__name__} with {[_suffix(tree, key) for key, _ in _entries(tree)]}" if is_node(tree) else "a leaf"

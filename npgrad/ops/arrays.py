@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+HALF = np.dtype(np.float16)
+
 
 def as_floats(x: Any) -> Any:
     """x as a float array; Variables and float arrays come back as they are, lists and integers become float64."""
@@ -24,11 +26,13 @@ def as_floats(x: Any) -> Any:
 def as_same_floats(*arrays: Any) -> Sequence[np.ndarray]:
     """Plain arrays as floats of one precision, the highest among them: what in-place work needs."""
     first = getattr(arrays[0], "dtype", None)
-    if all(getattr(a, "dtype", None) is first for a in arrays) and first is not None and first.kind == "f":
-        return arrays
+    if first is not None and first.kind == "f":
+        for a in arrays:
+            if getattr(a, "dtype", None) is not first:
+                break
+        else:
+            return arrays
     floats = [as_floats(a) for a in arrays]
-    if all(a.dtype == floats[0].dtype for a in floats):
-        return floats
     return [a.astype(np.result_type(*floats), copy=False) for a in floats]
 
 
@@ -40,12 +44,12 @@ def half_in_single(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not args or getattr(args[0], "dtype", None) != np.float16:
+        if not args or getattr(args[0], "dtype", None) != HALF:
             return function(*args, **kwargs)
         floats = [a.dtype for a in args if getattr(getattr(a, "dtype", None), "kind", "") == "f"]
-        if np.result_type(*floats) != np.float16:
+        if np.result_type(*floats) != HALF:
             return function(*args, **kwargs)
-        wide = [a.astype(np.float32) if getattr(a, "dtype", None) == np.float16 else a for a in args]
+        wide = [a.astype(np.float32) if getattr(a, "dtype", None) == HALF else a for a in args]
         found = function(*wide, **kwargs)
         if not isinstance(found, tuple):
             return found.astype(np.float16)
