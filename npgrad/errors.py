@@ -40,7 +40,7 @@ ADVICE = {
 }
 """By the words of NumPy's errors, what to do about them."""
 
-REWORDED = (ValueError, TypeError, IndexError, np.exceptions.AxisError, np.linalg.LinAlgError)
+REWORDED = (ValueError, TypeError, IndexError, np.linalg.LinAlgError)
 
 
 class ReleasedTapeError(ValueError):
@@ -71,16 +71,16 @@ def explain(error: Exception, name: str, args: Any, kwargs: dict[str, Any]) -> N
     text = f"{name}({', '.join(given)}): {words}" + (f": {advice}" if advice else "")
     if type(error) in REWORDED:
         error.__init__(text)  # type: ignore[misc]
-    else:  # it makes up its words from other things
+    else:  # it makes up its words from other things: AxisError from its axis
         error.__notes__ = [text]
     vars(error)["explained"] = {str(error).strip(): words}
 
 
-def _described(argument: Any) -> str:
+def _described(argument: Any, depth: int = 3) -> str:
     """float64(2, 3) for an array."""
-    if type(argument) in (list, tuple) and 0 < len(argument) <= 4:
+    if type(argument) in (list, tuple) and 0 < len(argument) <= 4 and depth:
         first, last = "[]" if type(argument) is list else "()"
-        return f"{first}{', '.join(map(_described, argument))}{last}"
+        return f"{first}{', '.join(_described(a, depth - 1) for a in argument)}{last}"
     if isinstance(getattr(argument, "dtype", None), np.dtype):
         return f"{argument.dtype}{argument.shape}"
     return reprlib.repr(argument)
@@ -130,4 +130,9 @@ def argument_names(f: Callable, count: int) -> list[str]:
 
 
 def no_rule(function: Any, argument: int | str) -> str:
+    """What to do about an argument, of this number or name, that can't be differentiated."""
+    if not function.rules and not hasattr(function, "reference"):  # a fused one's derivative is in its pullback
+        return f"{function} has no rule: give its derivative with @{function}.defvjp, or pass ng.stop_gradient(x)"
+    if isinstance(argument, int):
+        argument = f"{argument} ({argument_names(function, argument + 1)[argument]})"
     return f"{function} has no derivative with respect to argument {argument}: pass ng.stop_gradient(x) for a constant"

@@ -786,7 +786,12 @@ MISTAKES = [
     (
         lambda: constant_argument(),
         TypeError,
-        "<lambda> has no derivative with respect to argument 1: pass ng.stop_gradient(x) for a constant",
+        "<lambda> has no derivative with respect to argument 1 (y): pass ng.stop_gradient(x) for a constant",
+    ),
+    (
+        lambda: ng.primitive(np.tanh)(V),
+        TypeError,
+        "tanh has no rule: give its derivative with @tanh.defvjp, or pass ng.stop_gradient(x)",
     ),
     (
         lambda: in_a_list(),
@@ -928,12 +933,22 @@ MISTAKES = [
     (
         lambda: ng.embedding(X, [-3]),
         IndexError,
-        "ids of a table of 2 rows must be in 0..1, but -3 is among them: make the table longer, or look",
+        "ids of a table of 2 rows must be in 0..1, but -3 is among them: ids are counted from 0",
     ),
     (
         lambda: ng.embedding(X, V),
         TypeError,
-        "embedding has no derivative with respect to argument 1: pass ng.stop_gradient(x) for a constant",
+        "embedding has no derivative with respect to argument 1 (ids): pass ng.stop_gradient(x) for a constant",
+    ),
+    (
+        lambda: ng.embedding(np.array([1, 0]), X),
+        TypeError,
+        "an embedding's table comes first, but here the ids do: write embedding(table, ids)",
+    ),
+    (
+        lambda: ng.embedding([1, 0], X),
+        TypeError,
+        "an embedding's table comes first, but here the ids do: write embedding(table, ids)",
     ),
     (
         lambda: ng.swiglu(V, np.ones((3, 5))),
@@ -955,6 +970,11 @@ MISTAKES = [
         lambda: ng.cross_entropy(V, [0, -1]),
         IndexError,
         "targets for 3 logits must be in 0..2, but -1 is among them: ignore_index=… leaves tokens out",
+    ),
+    (
+        lambda: ng.cross_entropy(V, [0, 1], ignore_index=np.array([1, 2])),
+        TypeError,
+        "ignore_index must be an integer, not array([1, 2])",
     ),
     (lambda: ng.cross_entropy(V, [0.5, 1.0]), TypeError, "targets for 3 logits must be integers, not float64"),
     (
@@ -1219,7 +1239,7 @@ MISTAKES = [
     (
         lambda: decoder.forward(CONFIG, PARAMS, np.array([[-1]])),
         IndexError,
-        "ids of a table of 5 rows must be in 0..4, but -1 is among them: make the table longer, or look",
+        "ids of a table of 5 rows must be in 0..4, but -1 is among them: ids are counted from 0",
     ),
     (
         lambda: decoder.forward(CONFIG, PARAMS, np.zeros((1, 99), int)),
@@ -1334,6 +1354,21 @@ def test_numpys_errors_keep_their_class(call, kind):
     with pytest.raises(kind) as caught:
         call()
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize("function", [np.sum, ng.softmax, np.sort])
+def test_an_error_of_an_axis_keeps_what_it_says_to_programs(function):
+    with pytest.raises(np.exceptions.AxisError) as caught:
+        function(V, axis=-3)
+    assert (caught.value.axis, caught.value.ndim) == (-3, 2)
+
+
+def test_a_list_that_contains_itself_is_described():
+    endless = [1]
+    endless.append(endless)
+    with pytest.raises(TypeError, match=r"^np\.reshape\(float64\(2, 3\), \[1, \[1, \[1, ") as caught:
+        np.reshape(V, endless)
+    assert len(str(caught.value)) < 500
 
 
 def test_errors_of_ones_own_keep_their_words():

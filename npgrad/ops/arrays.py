@@ -59,8 +59,11 @@ def half_in_single(function: Callable) -> Callable:
     return run
 
 
-def as_ids(ids: Any, name: str, count: int, remedy: str) -> np.ndarray:
-    """ids as an integer array whose every entry is in range(count); IndexError names the first that is not."""
+def as_ids(ids: Any, name: str, count: int, remedy: str, below: str = "") -> np.ndarray:
+    """ids as an integer array whose every entry is in range(count); IndexError names the first that is not.
+
+    `remedy` says what to do about it; `below`, if given, about one that is negative.
+    """
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iu":
         if ids.size or ids.dtype.kind == "b":
@@ -68,5 +71,6 @@ def as_ids(ids: Any, name: str, count: int, remedy: str) -> np.ndarray:
         ids = ids.astype(np.intp)  # np.array([]) is of floats, but holds none
     if ids.size and not (ids.min() >= 0 and ids.max() < count):
         wrong = ids[(ids < 0) | (ids >= count)].flat[0]
-        raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them: {remedy}")
+        hint = below if below and wrong < 0 else remedy
+        raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them: {hint}")
     return ids

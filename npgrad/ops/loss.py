@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import as_integer
 from ..fused import fused
 from .arrays import as_floats, as_ids, half_in_single
 from .softmax import exp_and_sum, log_softmax, shifted
@@ -63,8 +64,8 @@ def cross_entropy(logits, targets, *, ignore_index=None):
 def _checked(logits, targets, ignore_index):
     """The targets that count, flat, and the numbers of their tokens, None if every one counts."""
     targets = np.asarray(targets)
-    if ignore_index is not None and not hasattr(ignore_index, "__index__"):
-        raise TypeError(f"ignore_index must be an integer or None, not {ignore_index!r}")
+    if ignore_index is not None:
+        ignore_index = as_integer(ignore_index, "ignore_index")
     if logits.ndim < 1 or targets.shape != logits.shape[:-1]:
         raise ValueError(
             "logits must have shape (..., vocabulary) and targets the same without the last axis, but they have shapes "
