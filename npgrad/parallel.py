@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from . import tree as trees
+from .errors import argument_names
 from .transforms import value_and_grad as _value_and_grad
 from .variable import Variable
 
@@ -66,11 +67,12 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
     """Like `ng.value_and_grad(f)` for a mean over a batch's rows, computed in parts on several threads.
 
     `f(params, *batch)` must be a mean over the first axis of the batch's arrays, as a decoder's loss is where every
-    target counts. The batch is cut into `parts`, their values and gradients weighted by their rows and added in
-    order: the numbers depend on `parts` but not on threads. With fewer rows than parts there are as many parts as
-    rows. The first calls with a batch's shapes are timed, on `threads` threads and on the calling one in turn; those
-    that follow take the quicker way. ValueError if the batch's arrays differ in length or are empty, TypeError if
-    params are Variables: a tape belongs to one thread.
+    target counts; of a sum over rows, the result is the average of the parts' sums: half of it, with two equal parts.
+    The batch is cut into `parts`, their values and gradients weighted by their rows and added in order: the numbers
+    depend on `parts` but not on threads. With fewer rows than parts there are as many parts as rows. The first calls
+    with a batch's shapes are timed, on `threads` threads and on the calling one in turn; those that follow take the
+    quicker way. ValueError if the batch's arrays differ in length or are empty; TypeError if one of them is no array
+    with rows, if there are none, for keywords, and if params are Variables: a tape belongs to one thread.
 
     >>> loss = lambda w, x: np.mean((x @ w) ** 2)
     >>> value_and_grad(loss)(np.array([1.0, 0.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -82,10 +84,15 @@ def value_and_grad(f: Callable, *, parts: int = 2, threads: int = 2) -> Callable
     pool = functools.cache(lambda process: ThreadPoolExecutor(max(threads - 1, 1)))  # a fork leaves threads behind
     timings: dict[tuple, dict[bool, list[float]]] = {}  # by shapes, and whether on threads: seconds
 
-    def differentiated(params: Any, *batch: Any) -> tuple[Any, Any]:
+    def differentiated(params: Any, *batch: Any, **options: Any) -> tuple[Any, Any]:
+        if options:
+            raise TypeError(
+                f"{next(iter(options))}= is given by keyword, but only params and the batch's arrays can be given, by "
+                "position: bind the rest to f beforehand, with functools.partial"
+            )
         if any(type(leaf) is Variable for leaf in trees.leaves(params)):
             raise TypeError("params are Variables, but a tape belongs to one thread: use ng.value_and_grad here")
-        pieces = _split(batch, parts)
+        pieces = _split(f, batch, parts)
         times = timings.setdefault(tuple(a.shape for a in pieces[0]), {True: [], False: []})
         if len(times[False]) < TRIES:
             threaded = len(times[True]) == len(times[False])
@@ -137,31 +144,65 @@ def all_reduce(comm: Any, tree: Any) -> Any:
     """The sum of a tree over all processes of an MPI communicator, leaf by leaf; the same on each of them.
 
     `comm` is one of mpi4py; all its processes call this with trees of the same structure, shapes and dtypes, which
-    travel as one flat buffer, of float32 or what is wider. Booleans are true where any of them is. The sum of two
-    processes has the bits that `value_and_grad` has for two parts; with more, MPI decides on the order of adding.
-    Source: the all-reduce of the MPI standard (MPI 4.1, section 6.9.6).
+    travel as one flat buffer, of float32 or what is wider; integers, if there are any, in buffers of their own, so
+    that none is rounded. Booleans are true where any of them is. The sum of two processes has the bits that
+    `value_and_grad` has for two parts; with more, MPI decides on the order of adding. TypeError for a leaf that is
+    not of numbers. Source: the all-reduce of the MPI standard (MPI 4.1, section 6.9.6).
     """
     arrays = [np.asarray(leaf) for leaf in trees.leaves(tree)]
     if comm.size == 1 or not arrays:
         return tree
-    dtype = functools.reduce(np.promote_types, (a.dtype for a in arrays), np.dtype(np.float32))
+    kinds = {"bfc": np.float32, "i": np.int64, "u": np.uint64}
+    wrong = next((i for i, a in enumerate(arrays) if a.dtype.kind not in "".join(kinds)), None)
+    if wrong is not None:
+        path, _ = list(trees.items(tree, "tree"))[wrong]
+        raise TypeError(f"{path} is of {arrays[wrong].dtype}, but only numbers can be summed")
+    total: list[Any] = [None] * len(arrays)
+    for kind, narrowest in kinds.items():
+        chosen = [i for i, a in enumerate(arrays) if a.dtype.kind in kind]
+        if chosen:
+            for i, piece in zip(chosen, _sums(comm, [arrays[i] for i in chosen], np.dtype(narrowest))):
+                total[i] = piece
+    return trees.unflatten(tree, total)
+
+
+def _sums(comm: Any, arrays: list[np.ndarray], narrowest: np.dtype) -> list[Any]:
+    """The sums over all processes of arrays that fit into one buffer."""
+    dtype = functools.reduce(np.promote_types, (a.dtype for a in arrays), narrowest)
     mine = np.concatenate([a.ravel() for a in arrays], dtype=dtype)
     total = np.empty_like(mine)
     comm.Allreduce(mine, total)
     pieces = np.split(total, np.cumsum([a.size for a in arrays[:-1]]))
-    return trees.unflatten(tree, [s.astype(a.dtype, copy=False).reshape(a.shape)[()] for s, a in zip(pieces, arrays)])
+    return [s.astype(a.dtype, copy=False).reshape(a.shape)[()] for s, a in zip(pieces, arrays)]
 
 
-def _split(batch: tuple, parts: int) -> list[list[np.ndarray]]:
+def _split(f: Callable, batch: tuple, parts: int) -> list[list[np.ndarray]]:
     """The batch's arrays in parts of as many rows as possible each, views of them."""
-    arrays = [np.asarray(a) for a in batch]
-    lengths = {a.shape[0] if a.ndim else 0 for a in arrays}
+    if not batch:
+        raise TypeError("only params are given: after them come the batch's arrays, which are to be cut into parts")
+    arrays = [_with_rows(f, i, argument) for i, argument in enumerate(batch, 1)]
+    lengths = {len(a) for a in arrays}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
             "the batch's arrays must have one number of rows, at least 1, but their shapes are "
-            + (", ".join(str(a.shape) for a in arrays) or "missing")
+            + ", ".join(str(a.shape) for a in arrays)
         )
     rows = lengths.pop()
     parts = min(parts, rows)
     cuts = [rows * i // parts for i in range(parts + 1)]
     return [[a[start:end] for a in arrays] for start, end in itertools.pairwise(cuts)]
+
+
+def _with_rows(f: Callable, i: int, argument: Any) -> np.ndarray:
+    """Argument i of f as an array to be cut; TypeError if it has no rows."""
+    try:
+        array = np.asarray(argument)
+    except ValueError:  # arrays of different shapes
+        array = np.array(None)
+    if array.ndim == 0 or array.dtype == object:
+        name, given = argument_names(f, i + 1)[i], type(argument).__name__
+        raise TypeError(
+            f"{name} is a {given}: params come first, and after them only arrays with a row for each example, which "
+            "are cut into parts; bind the rest to f beforehand, with functools.partial"
+        )
+    return array

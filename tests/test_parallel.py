@@ -123,12 +123,27 @@ def test_errors_say_what_to_do():
         f(PARAMS, X, Y[:3])
     with pytest.raises(ValueError, match="at least 1"):
         f(PARAMS, X[:0], Y[:0])
-    with pytest.raises(ValueError, match="missing"):
+    with pytest.raises(TypeError, match="only params are given: after them come the batch's arrays"):
         f(PARAMS)
+    with pytest.raises(TypeError, match="y is a float: params come first, and after them only arrays with a row"):
+        f(PARAMS, X, 0.5)
+    with pytest.raises(TypeError, match=r"y is a ndarray: .* bind the rest to f beforehand, with functools\.partial"):
+        f(PARAMS, X, np.array(0.5))
+    with pytest.raises(TypeError, match="x is a dict: params come first"):
+        f(X, PARAMS, Y)
+    with pytest.raises(TypeError, match="x is a tuple: params come first"):
+        f(PARAMS, (X, Y))
+    with pytest.raises(TypeError, match="y= is given by keyword, but only params and the batch's arrays"):
+        f(PARAMS, X, y=Y)
     with pytest.raises(ValueError, match="at least 1, not 0 and 2"):
         parallel.value_and_grad(loss, parts=0)
     with pytest.raises(TypeError, match="one thread"):
         ng.grad(lambda w: parallel.value_and_grad(lambda w, x: np.mean(w * x))(w, np.ones(2))[0])(1.0)
+
+
+def test_the_sums_of_parts_are_averaged_as_the_documentation_says():
+    value, gradient = parallel.value_and_grad(lambda w, x: np.sum(w * x))(np.array(2.0), np.arange(4.0))
+    assert (float(value), float(gradient)) == (6.0, 3.0)
 
 
 def test_an_error_in_a_part_reaches_the_caller():
@@ -167,7 +182,7 @@ def test_trees_are_summed_over_the_ranks_in_one_message(size):
     def summed(comm):
         rows = np.arange(6, dtype=np.float32).reshape(2, 3).T * (comm.rank + 1)
         rows.setflags(write=False)
-        tree = {"a": [rows, np.float32(comm.rank)], "none": None, "empty": np.ones((0, 2)), "n": 1}
+        tree = {"a": [rows, np.float32(comm.rank)], "none": None, "empty": np.ones((0, 2))}
         found = parallel.all_reduce(comm, {**tree, "any": comm.rank == 1})
         assert comm.messages == (size > 1)
         return found
@@ -176,8 +191,23 @@ def test_trees_are_summed_over_the_ranks_in_one_message(size):
         rows, scalar = found["a"]
         np.testing.assert_array_equal(rows, np.arange(6).reshape(2, 3).T * sum(range(1, size + 1)))
         assert (rows.dtype, scalar.dtype, scalar) == (np.float32, np.float32, sum(range(size)))
-        assert (found["none"], found["empty"].shape, found["n"]) == (None, (0, 2), size)
+        assert (found["none"], found["empty"].shape) == (None, (0, 2))
         assert bool(found["any"]) == (size > 1)
+
+
+@pytest.mark.parametrize("first", [2**53 + 1, np.uint64(2**62 + 1), np.int8(3)], ids=str)
+def test_integers_are_summed_exactly(first):
+    others = {"w": np.ones(2, np.float32), "count": 7}
+    for found in on_ranks(3, lambda comm: parallel.all_reduce(comm, {**others, "n": [first, np.array([first - 1])]})):
+        assert (found["w"].tolist(), found["count"]) == ([3.0, 3.0], 21)
+        n, (m,) = found["n"]
+        assert (int(n), int(m), n.dtype) == (3 * int(first), 3 * int(first) - 3, np.asarray(first).dtype)
+
+
+def test_what_is_no_number_is_not_summed():
+    for leaf in ("a", object()):
+        with pytest.raises(TypeError, match=r"tree\['a'\] is of .*, but only numbers can be summed"):
+            on_ranks(2, lambda comm, leaf=leaf: parallel.all_reduce(comm, {"a": leaf}))
 
 
 def test_single_precision_travels_as_such():
