@@ -142,11 +142,11 @@ def main(argv=None):
     parser.add_argument("folder", type=Path, nargs="?", help="a checkpoint; a small random one is made by default")
     parser.add_argument("--out", type=Path, default=Path("out/llama"), help="where the export goes")
     parser.add_argument("--text", type=Path, help="a file to fine-tune on")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--steps", type=int, default=40, help="of fine-tuning (40)")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="of fine-tuning (0.003)")
     parser.add_argument("--context", type=int, default=128, help="so many tokens of the text are used")
     parser.add_argument("--coordinates", type=int, default=3, help="checked of each parameter")
-    parser.add_argument("--new-tokens", type=int, default=80)
+    parser.add_argument("--new-tokens", type=int, default=80, help="how many to generate (80)")
     options = parser.parse_args(argv)
     try:
         if options.folder is not None:

@@ -1,6 +1,6 @@
 """Train a small decoder on real text, after checking every coordinate of its gradient.
 
-    python demos/train_decoder.py                  about a minute: check, train, compare, sample, write out/
+    python demos/train_decoder.py                  half a minute: check, train, compare, sample, write out/
     python demos/train_decoder.py --text book.txt  the same on your own files
     python demos/train_decoder.py --resume         go on with a run that was stopped, bit for bit as if it hadn't been
     mpiexec -n 2 python demos/train_decoder.py --mpi      the same by two processes (pip install 'npgrad[mpi]')
@@ -235,24 +235,24 @@ def draw(path, losses, held_out):
 def parse(argv):
     parser = argparse.ArgumentParser(description="Check, train, compare and sample a small decoder.")
     parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="your own text")
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--learning-rate", type=float, default=6e-3)
+    parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="where all goes (out)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and batches (0)")
+    parser.add_argument("--learning-rate", type=float, default=6e-3, metavar="X", help="the highest one (0.006)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--mpi", action="store_true", help="share each batch with the other processes of mpiexec")
     sizes = {
-        "save-every": 100,
-        "steps": 1400,
-        "batch": 8,
-        "parts": 2,
-        "context": 64,
-        "width": 64,
-        "layers": 3,
-        "heads": 4,
-        "kv-heads": 2,
+        "save-every": (100, "steps from one saved state to the next"),
+        "steps": (1400, "of the whole run"),
+        "batch": (8, "pieces of text in a step"),
+        "parts": (2, "of a batch, on two threads"),
+        "context": (64, "bytes of a piece of text"),
+        "width": (64, "features of the residual stream"),
+        "layers": (3, "blocks of the decoder"),
+        "heads": (4, "of queries in a block"),
+        "kv-heads": (2, "of keys and values"),
     }
-    for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+    for name, (default, text) in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} ({default})")
     options = parser.parse_args(argv)
     if min(getattr(options, name.replace("-", "_")) for name in sizes) < 1:
         parser.error(f"--{', --'.join(sizes)} must be at least 1")

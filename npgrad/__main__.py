@@ -1,4 +1,7 @@
-"""The command line: `python -m npgrad` audits all primitives, `python -m npgrad check MODULE:FUNCTION` one function."""
+"""The command line: `python -m npgrad` audits all primitives, `python -m npgrad check MODULE:FUNCTION` one function.
+
+`python -m npgrad generate` continues a text; that one is `decoder.command`'s.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0 if everything passes, 1 if something fails, 2 for what can't be run."""
     from .decoder import command as generation
 
-    parser = argparse.ArgumentParser(prog="npgrad", description="Check derivatives numerically, on this machine.")
+    parser = argparse.ArgumentParser(prog="npgrad", description="Check derivatives numerically, or generate text.")
     commands = parser.add_subparsers(dest="command")
     audit = commands.add_parser("audit", help="check every registered primitive at its declared examples (the default)")
     audit.add_argument(
         "modules", nargs="*", metavar="MODULE", help="imported first: its primitives and examples count too"
     )
     check = commands.add_parser("check", help="check one function at its declared examples, or its default arguments")
-    check.add_argument("function", metavar="MODULE:FUNCTION")
+    check.add_argument("function", metavar="MODULE:FUNCTION", help="where it is defined: package.module:function")
     generation.add_arguments(commands.add_parser("generate", help="continue a prompt with a Llama-shaped checkpoint"))
     options = parser.parse_args(arguments)
     if options.command == "generate":

@@ -1,5 +1,6 @@
 """The audit and its command line: every registered primitive has examples, and failures change the exit status."""
 
+import argparse
 import subprocess
 import sys
 import textwrap
@@ -162,6 +163,21 @@ def test_a_primitive_without_example_is_exit_status_one(module, monkeypatch, cap
     module("3")
     assert main(["audit", "cubes"]) == 1
     assert "cubes.other is registered without an example" in capsys.readouterr().out
+
+
+def test_every_argument_of_every_command_is_explained(monkeypatch, capsys):
+    add, without = argparse.ArgumentParser.add_argument, []
+
+    def noted(parser, *names, **options):
+        if not options.get("help"):
+            without.append((parser.prog, *names))
+        return add(parser, *names, **options)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "add_argument", noted)
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    assert "--top-p X" in capsys.readouterr().out
+    assert without == []
 
 
 def test_check_at_declared_examples(module, capsys):

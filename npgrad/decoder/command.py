@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from .checkpoint import load, regular_file
 from .config import Config
@@ -24,13 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", help="a checkpoint: config.json, .safetensors and, unless tokens are bytes, tokenizer.json"
     )
-    parser.add_argument("prompt")
-    parser.add_argument("--max-new-tokens", type=int, help="200, or as many as there are positions")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token")
-    parser.add_argument("--top-k", type=int)
-    parser.add_argument("--top-p", type=float)
-    parser.add_argument("--repetition-penalty", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("prompt", help="the text that is to be continued")
+
+    def option(name: str, kind: type, default: Any, text: str) -> None:
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar="N" if kind is int else "X", help=text)
+
+    option("max-new-tokens", int, None, "how many tokens to add at most: 200 unless given, or as many as fit")
+    option("temperature", float, 0.0, "divides the logits, above 0; 0, the default, takes the likeliest token")
+    option("top-k", int, None, "draw among the N likeliest tokens only (default: among all)")
+    option("top-p", float, None, "draw among the likeliest tokens that make up this probability (default: among all)")
+    option("repetition-penalty", float, 1.0, "above 1: tokens that were there before are less likely (default: 1)")
+    option("seed", int, 0, "of the random numbers: the same one gives the same text (default: 0)")
 
 
 def run(options: argparse.Namespace) -> int:
