@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 
@@ -80,13 +80,15 @@ class _Optimizer:
         self.params = trees.unflatten(params, self._views("params"))
         self._rate()
 
-    def update(self, gradients: Any) -> Any:
+    def update(self, gradients: Any, *surplus: Never) -> Any:
         """Take one step, in place, and return `params`: the same arrays each time, with their new values.
 
         `gradients` is a tree like `params`, left as it is. Where it has None, for a leaf or a whole subtree, parameters
         and moments stay as they are. ValueError, naming the path, where structure or shapes differ, TypeError for a
         gradient that is not of real numbers; in both cases nothing has changed.
         """
+        if surplus:
+            raise TypeError("update takes the gradients alone: its parameters are those that the optimiser was made of")
         found = _gradients(self.params, gradients, "gradients")
         rate = self._rate()
         alike = [(id(leaf.group), count, g is None) for leaf, count, g in zip(self._leaves, self._counts, found)]
@@ -263,7 +265,8 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, float]:
 
     g·min(1, max_norm/(norm + 1e-6)), with norm = √Σg². Float leaves of any shape and dtype, None is passed over; a tree
     that is small enough comes back as it is. The norm neither overflows nor underflows where it can be represented.
-    ValueError, naming leaf and index, if there is an infinity or a NaN: scaling would spread it to every parameter.
+    ValueError, naming leaf and index, if there is an infinity or a NaN: scaling would spread it to every parameter; and
+    if the norm can't be represented.
 
     Source: Pascanu et al., "On the difficulty of training recurrent neural networks" (2013), algorithm 1.
 
@@ -371,9 +374,8 @@ def _gradients(params: Any, gradients: Any, path: str) -> list[np.ndarray | None
             raise ValueError(f"{path} has shape {g.shape}, but its parameter has shape {params.shape}")
         return [g]
     if not _alike(params, gradients):
-        found, expected = trees._describe(gradients), trees._describe(params)
-        raise ValueError(f"{path} is {found}, but the parameters have {expected} there: give a tree like theirs")
-    found = []
+        raise ValueError(_difference(params, gradients, path))
+    found: list[np.ndarray | None] = []
     for key, p in trees._entries(params):
         g = gradients[key]
         if type(p) is type(g) is np.ndarray and g.dtype.kind == "f" and g.shape == p.shape:
@@ -381,6 +383,19 @@ def _gradients(params: Any, gradients: Any, path: str) -> list[np.ndarray | None
         else:
             found += _gradients(p, g, path + trees._suffix(params, key))
     return found
+
+
+def _difference(params: Any, gradients: Any, path: str) -> str:
+    """What is wrong with a node of the gradients, and what to do."""
+    if isinstance(params, dict) and isinstance(gradients, dict):
+        pairs = (("lacks", params, gradients), ("has besides", gradients, params))
+        different = [(verb, [trees._suffix(a, key) for key in a if key not in b]) for verb, a, b in pairs]
+        found = " and ".join(f"{verb} {', '.join(names)}" for verb, names in different if names)
+        return f"{path} must have the parameters' keys, but {found}: give None for what is not to move"
+    if type(gradients) is tuple and len(gradients) == 2 and any(np.isscalar(part) for part in gradients):
+        return f"{path} is a pair with a number, as clip_by_global_norm and value_and_grad return: give the tree in it"
+    given, expected = trees._describe(gradients), trees._describe(params)
+    return f"{path} is {given}, but the parameters have {expected} there: give a tree like theirs"
 
 
 def _alike(params: Any, gradients: Any) -> bool:
@@ -424,12 +439,17 @@ def _global_norm(gradients: Any) -> float:
     paths = [path for path, _ in trees.items(gradients, "gradients")]
     largest = max(map(_largest, paths, arrays), default=0.0)  # the squares may have over- or underflowed
     scale = largest or 1.0
-    return scale * math.sqrt(sum(float(np.sum(np.square(g.astype(float) / scale))) for g in arrays))
+    norm = math.inf  # that of long doubles may be, though they aren't
+    if scale < math.inf:
+        norm = scale * math.sqrt(sum(float(np.sum(np.square(g.astype(float) / scale))) for g in arrays))
+    if norm == math.inf:
+        raise ValueError("the norm of the gradients exceeds the largest float, 1.8e308: it can't be clipped")
+    return norm
 
 
 def _largest(path: str, g: np.ndarray) -> float:
     largest = float(np.max(np.abs(g), initial=0))
-    if not math.isfinite(largest):
+    if not math.isfinite(largest) and not np.isfinite(g).all():
         index = np.argwhere(~np.isfinite(g))[0].tolist()
         raise ValueError(f"{path}{index or ''} is {g[*index]}: only finite gradients can be clipped")
     return largest

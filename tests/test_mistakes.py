@@ -1134,7 +1134,22 @@ MISTAKES = [
     (
         lambda: SGD.update({"v": X}),
         ValueError,
-        "gradients is dict with [\"['v']\"], but the parameters have dict with [\"['w']\"] there: give a tree",
+        "gradients must have the parameters' keys, but lacks ['w'] and has besides ['v']: give None for what is not",
+    ),
+    (
+        lambda: SGD.update(optim.clip_by_global_norm({"w": X}, 1.0)),
+        ValueError,
+        "gradients is a pair with a number, as clip_by_global_norm and value_and_grad return: give the tree in it",
+    ),
+    (
+        lambda: SGD.update((np.float64(1.0), {"w": X})),
+        ValueError,
+        "gradients is a pair with a number, as clip_by_global_norm and value_and_grad return: give the tree in it",
+    ),
+    (
+        lambda: SGD.update({"w": X}, {"w": X}),
+        TypeError,
+        "update takes the gradients alone: its parameters are those that the optimiser was made of",
     ),
     (lambda: SGD.update({"w": X.T}), ValueError, "gradients['w'] has shape (3, 2), but its parameter has shape (2, 3)"),
     (
@@ -1166,6 +1181,16 @@ MISTAKES = [
         lambda: optim.clip_by_global_norm({"w": np.array([np.inf])}, 1.0),
         ValueError,
         "gradients['w'][0] is inf: only finite gradients can be clipped",
+    ),
+    (
+        lambda: optim.clip_by_global_norm({"w": np.full(2, 1.7e308)}, 1.0),
+        ValueError,
+        "the norm of the gradients exceeds the largest float, 1.8e308: it can't be clipped",
+    ),
+    (
+        lambda: optim.clip_by_global_norm({"w": np.full(2, np.finfo(np.longdouble).max)}, 1.0),
+        ValueError,
+        "the norm of the gradients exceeds the largest float, 1.8e308: it can't be clipped",
     ),
     (lambda: optim.clip_by_global_norm({"w": X}, -1.0), ValueError, "max_norm must be at least 0 and finite, not -1.0"),
     (lambda: optim.clip_by_value({"w": X}, np.nan), ValueError, "limit must be at least 0 and finite, not nan"),
