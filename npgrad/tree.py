@@ -109,4 +109,5 @@ def _rebuild(tree: Any, children: list[Any]) -> Any:
 
 
 def _describe(tree: Any) -> str:
-    return f"{type(tree).__name__} with {[_suffix(tree, key) for key, _ in _entries(tree)]}" if is_node(tree) else "a leaf"
+    keys = [_suffix(tree, key) for key, _ in _entries(tree)] if is_node(tree) else None
+    return "a leaf" if keys is None else f"{type(tree).__name__} with {keys}"
