@@ -1,4 +1,9 @@
-"""The decoder's primitives: each one's forward, its derivative and its plain reference stand together."""
+"""The decoder's primitives: each one's forward, its derivative and its plain reference stand together.
+
+All take floats of any precision, and of several the highest has its way, as in NumPy: float32 features with float64
+weights give float64. Each gradient has the precision of its argument. Only tables of rotations, which are made in
+float64, are rounded to what they turn.
+"""
 
 from .activation import gelu, sigmoid, silu, swiglu
 from .attention import attention

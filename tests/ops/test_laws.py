@@ -170,3 +170,13 @@ def test_tape_names_the_primitive(example):
     call(example)(*args)
     assert tape.records[-1].primitive is example.function
     assert str(tape.records[-1].primitive) in ops.__all__
+
+
+@pytest.mark.parametrize("example", [case for case in CASES if len(floats(case.values[0])) > 1])
+def test_of_several_precisions_the_highest_has_its_way(example):
+    for wide in floats(example):
+        args = [np.asarray(a, np.float32) if i in floats(example) else a for i, a in enumerate(example.args)]
+        args[wide] = args[wide].astype(float)
+        out, pullback = ng.vjp(call(example), *args)
+        assert out.dtype == float
+        assert [g.dtype for g in pullback(like(out)) if g is not None] == [args[i].dtype for i in floats(example)]
