@@ -137,6 +137,8 @@ class Tape:
             if retain or index in wanted:
                 adjoints[index] = g
             pullbacks = record.pullbacks
+            if pullbacks == ():  # a variable
+                continue
             gradients = map(call, pullbacks, itertools.repeat(g)) if type(pullbacks) is tuple else pullbacks(g)
             for parent, gradient in zip(record.parents, gradients):
                 if parent is None:

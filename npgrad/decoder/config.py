@@ -155,18 +155,22 @@ class Config:
         sizes = {"rope_theta": self.rope_theta, "max_position_embeddings": self.max_position_embeddings}
         return {**sizes, **(self.rope_scaling or {})}
 
+    @functools.cached_property
+    def _scaling_text(self) -> str:  # what can be a key
+        return json.dumps(self._scaling())
+
     def rotary(self, length: int) -> RotaryEmbedding:
         """The rotations, for sequences of up to `length` tokens: "longrope" has others for short ones.
 
         The table has rows for these positions and a few more, up to max_position_embeddings. Where a cache is used,
         `length` is its capacity, so that all its keys are rotated alike.
         """
-        scaling, capacity = self._scaling(), self.max_position_embeddings
+        capacity, scaling = self.max_position_embeddings, self.rope_scaling or {}
         if scaling.get("rope_type") == "longrope":
             original = int(scaling.get("original_max_position_embeddings", capacity))
             capacity = original if length <= original else capacity
         rows = max(FEWEST_ROWS, 1 << max(length - 1, 0).bit_length())  # a sequence that grows needs a new table seldom
-        return _rotary(self.head_dim, min(rows, capacity), json.dumps(scaling))
+        return _rotary(self.head_dim, min(rows, capacity), self._scaling_text)
 
 
 @functools.lru_cache(maxsize=4)

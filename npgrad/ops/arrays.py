@@ -36,6 +36,14 @@ def as_same_floats(*arrays: Any) -> Sequence[np.ndarray]:
     return [a.astype(np.result_type(*floats), copy=False) for a in floats]
 
 
+@functools.lru_cache(16)
+def ones(count: int, dtype: np.dtype) -> np.ndarray:
+    """A vector to sum rows or columns with, in a matrix product: read-only, and mostly there already."""
+    found = np.ones(count, dtype)
+    found.flags.writeable = False
+    return found
+
+
 def half_in_single(function: Callable) -> Callable:
     """Let a function of float16 arrays compute in float32, whose sums neither overflow nor stall, and give float16.
 
@@ -69,7 +77,7 @@ def as_ids(ids: Any, name: str, count: int, remedy: str, below: str = "") -> np.
         if ids.size or ids.dtype.kind == "b":
             raise TypeError(f"{name} must be integers, not {ids.dtype}")
         ids = ids.astype(np.intp)  # np.array([]) is of floats, but holds none
-    if ids.size and not (ids.min() >= 0 and ids.max() < count):
+    if ids.size and ids.view(f"u{ids.itemsize}").max() >= count:  # as unsigned, negative ones are large
         wrong = ids[(ids < 0) | (ids >= count)].flat[0]
         hint = below if below and wrong < 0 else remedy
         raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them: {hint}")

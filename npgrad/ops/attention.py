@@ -79,7 +79,10 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
     q5 = _batched(q, batch, (shared, heads // shared, queries, width))
     k4, v4 = _batched(k, batch, (shared, keys, width)), _batched(v, batch, (shared, keys, value_width))
     masks = None if mask is None else _Masks(mask, batch)
-    out = np.zeros_like(q5, shape=(*q5.shape[:-1], value_width), subok=False)  # an array in memory for one in a file
+    tiles = _tiles(q5.shape, keys, offset, window)
+    alone = len(tiles) == 1 and tiles[0].size == math.prod(q5.shape[:-1]) * keys  # one tile is all: nothing to add to
+    new = functools.partial(np.empty_like if alone else np.zeros_like, subok=False)  # in memory, for one in a file
+    out = new(q5, shape=(*q5.shape[:-1], value_width))
 
     def weights(tile):
         """The scaled queries of a tile as rows, exp of their scores up to a factor per row, and its sums."""
@@ -88,7 +91,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             scores = np.matmul(rows, k4[tile.b, tile.h, tile.keys].swapaxes(-1, -2))
             e = np.exp(scores, out=scores)
             _hide(e, tile, offset, window, masks, 0)
-        total = row_sums(e)
+            total = row_sums(e)
         if not in_range(total):  # overflow, underflow or nothing to see: once more, shifted by the rows' maxima
             scores = np.matmul(rows, k4[tile.b, tile.h, tile.keys].swapaxes(-1, -2))
             _hide(scores, tile, offset, window, masks, -np.inf)
@@ -96,7 +99,6 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             total += total == 0
         return rows, e, total
 
-    tiles = list(_tiles(q5.shape, keys, offset, window))
     kept: list | None = [] if sum(tile.size for tile in tiles) <= KEPT else None
     for tile in tiles:
         found = weights(tile)
@@ -107,7 +109,7 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
 
     def pullback(g):
         g5 = g.reshape(out.shape)
-        dq, dk, dv = np.zeros_like(q5), np.zeros_like(k4), np.zeros_like(v4)
+        dq, dk, dv = new(q5), new(k4), new(v4)
         for i, tile in enumerate(tiles):
             rows, e, total = weights(tile) if kept is None else kept[i]
             at = tile.b, tile.h, tile.keys
@@ -115,8 +117,8 @@ def attention(q, k, v, *, causal=True, offset=None, mask=None, window=None, scal
             d = np.matmul(gs, v4[at].swapaxes(-1, -2))
             d -= np.vecdot(gs, _rows(out, tile))[..., None]
             d *= e
-            _add_product(dv[at], e.swapaxes(-1, -2), gs, alone=len(tiles) == 1)
-            _add_product(dk[at], d.swapaxes(-1, -2), rows, alone=len(tiles) == 1)
+            _add_product(dv[at], e.swapaxes(-1, -2), gs, alone)
+            _add_product(dk[at], d.swapaxes(-1, -2), rows, alone)
             _set_rows(np.multiply, dq, tile, np.matmul(d, k4[at]), scale)
         return tuple(d.reshape(*batch, *a.shape[-3:]) for d, a in ((dq, q), (dk, k), (dv, v)))
 
@@ -138,11 +140,13 @@ class _Tile(NamedTuple):
     size: int
 
 
+@functools.lru_cache(maxsize=64)
 def _tiles(shape, keys, offset, window):
     """Tiles that cover what the causal mask leaves; offset None: no mask."""
     batches, shared, group, queries, _ = shape
     if 0 in (batches, shared, group, queries, keys):
-        return
+        return []
+    tiles = []
     step = min(queries, max(1, TILE // (keys * group)) if offset is None else ROWS)
     heads = min(shared, max(1, TILE // (group * step * keys)))
     count = min(batches, max(1, TILE // (group * step * keys * shared)))
@@ -155,7 +159,9 @@ def _tiles(shape, keys, offset, window):
             for b in range(0, batches, count):
                 for h in range(0, shared, heads):
                     size = count * heads * group * (end - t) * (last - first)
-                    yield _Tile(slice(b, b + count), slice(h, h + heads), slice(t, end), slice(first, last), size)
+                    where = slice(b, b + count), slice(h, h + heads), slice(t, end), slice(first, last)
+                    tiles.append(_Tile(*where, size))
+    return tiles
 
 
 def _rows(x, tile):
@@ -167,12 +173,12 @@ def _rows(x, tile):
 def _set_rows(operation, x, tile, rows, by):
     """Put operation(rows, by) where `_rows` has them from."""
     part = x[tile.b, tile.h, :, tile.queries]
-    by = by if np.ndim(by) == 0 else by.reshape(*part.shape[:-1], 1)
+    by = by.reshape(*part.shape[:-1], 1) if type(by) is np.ndarray else by
     operation(rows.reshape(part.shape), by, out=part)
 
 
 def _add_product(total, a, b, alone):
-    if alone:  # what it is added to is 0
+    if alone:  # there is nothing in it
         np.matmul(a, b, out=total)
     else:
         total += np.matmul(a, b)

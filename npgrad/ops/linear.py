@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..fused import fused
-from .arrays import as_floats, as_same_floats, half_in_single
+from .arrays import as_floats, as_same_floats, half_in_single, ones
 
 
 @half_in_single
@@ -44,7 +44,7 @@ def linear(x, weight, bias=None):
     def pullback(g):
         g = g.reshape(rows.shape[0], weight.shape[1])
         dx = (g @ weight.T).reshape(*lead, weight.shape[0])
-        return dx, rows.T @ g, np.ones(len(g), g.dtype) @ g if rest else None
+        return dx, rows.T @ g, ones(len(g), g.dtype) @ g if rest else None
 
     return out.reshape(*lead, weight.shape[1]), pullback
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..fused import fused
-from .arrays import as_floats, as_same_floats, half_in_single
+from .arrays import as_floats, as_same_floats, half_in_single, ones
 
 
 @half_in_single
@@ -33,20 +33,20 @@ def rms_norm(x, weight, *, eps=1e-6):
     _check(x, "rms_norm", eps, weight=weight)
     width = x.shape[-1]
     r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / max(width, 1) + eps)
-    out = x * r
-    out *= weight
+    normed = x * r
 
     def pullback(g):
-        t = np.multiply(g, x, order="C")
+        t = np.multiply(g, normed, order="C")
         rows = t.reshape(r.size, width)
-        along = (rows @ weight).reshape(r.shape)
-        dweight = r.reshape(-1) @ rows
+        dweight = ones(r.size, r.dtype) @ rows
+        along = rows @ weight
+        along /= max(width, 1)
         dx = g * weight
-        dx -= np.multiply(x, along * (r * r / max(width, 1)), out=t)
+        dx -= np.multiply(normed, along.reshape(r.shape), out=t)
         dx *= r
         return dx, dweight
 
-    return out, pullback
+    return normed * weight, pullback
 
 
 @half_in_single
@@ -71,16 +71,16 @@ def layer_norm(x, weight, bias, *, eps=1e-5):
     x, weight, bias = as_same_floats(x, weight, bias)
     _check(x, "layer_norm", eps, weight=weight, bias=bias)
     width = max(x.shape[-1], 1)
-    normed = np.subtract(x, np.vecdot(x, np.ones(x.shape[-1], x.dtype))[..., None] / width, order="C")
+    normed = np.subtract(x, np.vecdot(x, ones(x.shape[-1], x.dtype))[..., None] / width, order="C")
     r = 1 / np.sqrt(np.vecdot(normed, normed)[..., None] / width + eps)
     normed *= r
     out = normed * weight
     out += bias
 
     def pullback(g):
-        shape, ones = (r.size, len(weight)), np.ones(r.size, r.dtype)
+        shape, along_rows = (r.size, len(weight)), ones(r.size, r.dtype)
         t = np.multiply(g, normed, order="C")
-        dweight, dbias = ones @ t.reshape(shape), ones @ g.reshape(shape)
+        dweight, dbias = along_rows @ t.reshape(shape), along_rows @ g.reshape(shape)
         along = np.matmul(t, weight)[..., None] / width
         dx = g * weight
         dx -= np.matmul(g, weight)[..., None] / width

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import as_integer
 from ..fused import fused
 from ..variable import Variable
-from .arrays import as_floats, as_same_floats, half_in_single
+from .arrays import as_floats, as_same_floats, half_in_single, ones
 from .attention import attention
 from .linear import linear
 from .rotary import complex_factors, rotary_pairs
@@ -115,7 +115,7 @@ def self_attention(
         dx += dk @ wk.T
         dx += dv @ wv.T
         weights = rows.T @ dq, rows.T @ dk, rows.T @ dv, merged.T @ g
-        sums = (None if b is None else np.ones(len(d), d.dtype) @ d for b, d in zip(biases, (dq, dk, dv, g)))
+        sums = (None if b is None else ones(len(d), d.dtype) @ d for b, d in zip(biases, (dq, dk, dv, g)))
         return dx.reshape(shape), *weights, *sums
 
     return product(merged, wo, bo), pullback

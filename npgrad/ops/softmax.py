@@ -16,7 +16,7 @@ import numpy as np
 from ..fused import fused
 from ..primitive import primitive
 from ..variable import strip
-from .arrays import as_floats, half_in_single
+from .arrays import as_floats, half_in_single, ones
 
 Axis = int | tuple[int, ...] | None
 
@@ -127,7 +127,7 @@ def exp_and_sum(x: np.ndarray, axis: Axis = -1) -> tuple[np.ndarray, np.ndarray,
     if x.size and x.ndim and axis in (-1, x.ndim - 1):
         with np.errstate(over="ignore"):
             e = np.exp(x, order="C")
-        total = row_sums(e)
+            total = row_sums(e)
         if in_range(total):  # nothing was lost without the shift, which costs as much again
             return e, total, 0.0
     top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
@@ -144,9 +144,11 @@ def shifted(x: Any, top: Any) -> Any:
 
 
 def row_sums(e: np.ndarray) -> np.ndarray:
-    """The sums over the last axis of a contiguous array that isn't empty, kept: a product with ones is quickest."""
-    with np.errstate(over="ignore"):  # exponentials in range may add up to infinity; `in_range` sees that
-        return (e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)).reshape(*e.shape[:-1], 1)
+    """The sums over the last axis of a contiguous array that isn't empty, kept: a product with ones is quickest.
+
+    They may overflow, which `in_range` sees: to be called where NumPy doesn't warn of that.
+    """
+    return (e.reshape(-1, e.shape[-1]) @ ones(e.shape[-1], e.dtype)).reshape(*e.shape[:-1], 1)
 
 
 def in_range(total: np.ndarray) -> bool:
