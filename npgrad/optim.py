@@ -89,7 +89,7 @@ class _Optimizer:
         """
         if surplus:
             raise TypeError("update takes the gradients alone: its parameters are those that the optimiser was made of")
-        found = _gradients(self.params, gradients, "gradients")
+        found: list[Any] = _gradients(self.params, gradients, "gradients")
         rate = self._rate()
         alike = [(id(leaf.group), count, g is None) for leaf, count, g in zip(self._leaves, self._counts, found)]
         for (_, count, missing), run in groupby(self._order, alike.__getitem__):  # neighbours in the same buffers
