@@ -938,7 +938,17 @@ MISTAKES = [
     (
         lambda: ng.embedding(X, V),
         TypeError,
-        "embedding has no derivative with respect to argument 1 (ids): pass ng.stop_gradient(x) for a constant",
+        "ids of a table of 2 rows must be integers, not float64",
+    ),
+    (
+        lambda: ng.embedding(X, V[:0]),
+        TypeError,
+        "embedding has no derivative with respect to argument ids: pass ng.stop_gradient(x) for a constant",
+    ),
+    (
+        lambda: ng.embedding([1, 0], V),
+        TypeError,
+        "an embedding's table comes first, but here the ids do: write embedding(table, ids)",
     ),
     (
         lambda: ng.embedding(np.array([1, 0]), X),
