@@ -25,6 +25,7 @@ import os
 import shutil
 import sys
 import sysconfig
+import time
 import traceback
 import zlib
 from pathlib import Path
@@ -312,10 +313,18 @@ def run(options, comm):
     )
     rng = np.random.default_rng(options.seed)
     optimizer = optimizer_for(decoder.init(config, options.seed), options)
-    first, begun = comm.rank == 0, None
-    if first:
-        begun = begin(config, optimizer, rng, options, comm.size), optimizer.state(), rng.bit_generator.state
-    (text, held_out, settings, losses), state, rng.bit_generator.state = comm.bcast(begun)
+    first, begun, refusal = comm.rank == 0, None, None
+    try:
+        if first:
+            begun = begin(config, optimizer, rng, options, comm.size), optimizer.state(), rng.bit_generator.state
+    except (OSError, ValueError) as error:
+        refusal = f"error: {error}"
+    begun, refusal = comm.bcast((begun, refusal))
+    if refusal:
+        if first:
+            print(refusal, file=sys.stderr)
+        return 2  # all of them, in peace
+    (text, held_out, settings, losses), state, rng.bit_generator.state = begun
     optimizer.restore(state)
 
     states = options.out / "states"
@@ -348,6 +357,7 @@ def main(argv=None):
         code, message = 1, traceback.format_exc()
     print(message, file=sys.stderr, flush=True)
     if comm.size > 1:
+        time.sleep(1)  # for mpiexec to pass the message on: it drops what it hasn't read
         comm.Abort(code)  # the others would wait for this one for ever
     return code
 
