@@ -73,8 +73,7 @@ def vjp(f: Callable, *args: Any) -> tuple[Any, Callable[[Any], tuple]]:
     inputs = [v for v in trees.leaves(lifted) if _is_on(tape, v)]
 
     def pullback(cotangent: Any) -> tuple:
-        trees.map(_same_shape, out, cotangent)
-        pairs = [(y, g) for y, g in zip(trees.leaves(out), trees.leaves(cotangent)) if _is_on(tape, y)]
+        pairs = _pairs(tape, out, cotangent)
         gradients = iter(tape.sweep([y for y, _ in pairs], [g for _, g in pairs], inputs, release=False))
         return tuple(trees.map(lambda v: next(gradients) if _is_on(tape, v) else None, a) for a in lifted)
 
@@ -91,9 +90,9 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("primals and tangents must be tuples with one tree per argument: jvp(f, (x,), (dx,))")
-    trees.map(_same_shape, tuple(primals), tuple(tangents))
+    _pairs(None, tuple(primals), tuple(tangents))  # before f runs
     tape, lifted, out = _run(f, primals)
-    pairs = [(v, t) for v, t in zip(trees.leaves(lifted), trees.leaves(list(tangents))) if _is_on(tape, v)]
+    pairs = _pairs(tape, lifted, list(tangents))
     outputs, dual = [y for y in trees.leaves(out) if _is_on(tape, y)], Tape()
     u = [dual.variable(np.ones(y.shape, y.dtype)) for y in outputs]
     gradients = tape.sweep(outputs, u, [v for v, _ in pairs])
@@ -136,10 +135,14 @@ def _values(tape: Tape, tree: Any) -> Any:
     return trees.map(lambda v: v.raw if _is_on(tape, v) else v, tree)
 
 
-def _is_on(tape: Tape, v: Any) -> bool:
+def _is_on(tape: Tape | None, v: Any) -> bool:
     return getattr(v, "tape", None) is tape
 
 
-def _same_shape(y: Any, g: Any) -> None:
-    if np.shape(g) != np.shape(y):
-        raise ValueError(f"a cotangent or tangent has shape {np.shape(g)} where the value has shape {np.shape(y)}")
+def _pairs(tape: Tape | None, tree: Any, other: Any) -> list[tuple[Any, Any]]:
+    """The leaves that are on the tape, each with that of the other tree, which must be built alike."""
+    pairs = list(zip(trees.leaves(tree), trees.leaves_like(tree, other)))
+    for y, g in pairs:
+        if np.shape(g) != np.shape(y):
+            raise ValueError(f"a cotangent or tangent has shape {np.shape(g)} where the value has shape {np.shape(y)}")
+    return [pair for pair in pairs if _is_on(tape, pair[0])]

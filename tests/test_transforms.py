@@ -193,3 +193,11 @@ def test_stop_gradient():
     stopped = ng.stop_gradient({"a": [tape.variable(1.0)], "b": 2})
     assert type(stopped["a"][0]) is np.ndarray
     assert stopped["b"] == 2
+
+
+def test_trees_are_matched_by_key_not_by_order():
+    """A cotangent, a tangent and a vector are the caller's own dicts."""
+    p, swapped = {"a": 1.0, "b": 2.0}, {"b": 0.0, "a": 1.0}
+    assert ng.vjp(lambda x: {"a": 2 * x, "b": 7 * x}, 1.0)[1](swapped) == (2.0,)
+    assert ng.jvp(lambda p: 3 * p["a"] + 5 * p["b"], (p,), (swapped,))[1] == 3.0
+    assert ng.hvp(lambda p: p["a"] ** 2 * p["b"], (p,), (swapped,)) == ({"a": 4.0, "b": 2.0},)

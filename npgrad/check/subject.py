@@ -156,10 +156,21 @@ def _gradients(result: Any, args: tuple) -> list:
     found: list = []
     for a, g in zip(args, given):
         kept = trees.leaves(a)
-        gradients = trees.leaves(g)
+        gradients = _leaves_in_order(a, g)
         if len(gradients) == len(kept):
             gradients = [y for y, x in zip(gradients, kept) if is_float(x)]
         if len(gradients) != sum(map(is_float, kept)):
             raise ValueError("backward returned a tree of gradients unlike its argument's: return one for each leaf")
         found += gradients
     return found
+
+
+def _leaves_in_order(a: Any, g: Any) -> list:
+    """The leaves of a tree of gradients in its argument's order: dicts are matched by key, which may be left out."""
+    if isinstance(a, dict) and isinstance(g, dict):
+        if unknown := g.keys() - a.keys():
+            raise ValueError(f"backward returned a gradient for {sorted(map(repr, unknown))[0]}, which args don't have")
+        return [leaf for key in a if key in g for leaf in _leaves_in_order(a[key], g[key])]
+    if isinstance(a, (list, tuple)) and isinstance(g, (list, tuple)) and len(a) == len(g):
+        return [leaf for child, gradient in zip(a, g) for leaf in _leaves_in_order(child, gradient)]
+    return trees.leaves(g)

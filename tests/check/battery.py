@@ -341,6 +341,7 @@ hard("linear", lambda x: 3 * x, lambda g, x: 3 * g, X)
 hard("cubic at 0", lambda x: x**3, lambda g, x: 3 * g * x * x, np.array([0.0, 1e-9, 1.0]))
 hard("cosine at 0", np.cos, lambda g, x: -g * np.sin(x), np.array([0.0, 1e-9, 1.0]))
 hard("a dictionary of parameters", lambda p: np.tanh(p["w"] @ p["b"]), lambda g, p: {"w": np.outer(tanh_vjp(g, p["w"] @ p["b"]), p["b"]), "b": p["w"].T @ tanh_vjp(g, p["w"] @ p["b"])}, {"w": normal(3, 4), "b": normal(4)})  # noqa: E501  # fmt: skip
+hard("gradients in another order than the parameters", lambda p: p["w"] * np.sin(p["b"]), lambda g, p: {"b": g * p["w"] * np.cos(p["b"]), "w": g * np.sin(p["b"])}, {"w": np.array([0.5, -1.0, 2.0]), "b": np.array([1.0, 0.2, -0.7])})  # noqa: E501  # fmt: skip
 
 # Gradients of which some coordinates, or all, are exactly 0, up to the last bits of what cancels.
 
