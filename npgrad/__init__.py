@@ -10,7 +10,7 @@ from .catalogue import supported
 from .debug import DebugError, debug
 from .errors import ReleasedTapeError
 from .fused import fused
-from .higher import checkpoint, hessian, hvp, jacobian
+from .higher import checkpoint, hessian, hvp, jacobian, jvp
 from .ops import (
     RotaryError,
     attention,
@@ -35,7 +35,7 @@ from .primitive import differentiate, primitive
 from .rope import RotaryEmbedding, add_sinusoidal_position, adjacent_to_half, half_to_adjacent
 from .rules.indexing import add_at, set_at
 from .tape import Record, Tape
-from .transforms import grad, jvp, value_and_grad, vjp
+from .transforms import grad, value_and_grad, vjp
 from .variable import Variable, stop_gradient
 
 if TYPE_CHECKING:

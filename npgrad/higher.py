@@ -1,4 +1,4 @@
-"""Derivatives of vector-valued functions and of gradients, and checkpointing: all built on sweeps of a tape.
+"""Derivatives in directions, of vector-valued functions and of gradients, and checkpointing: sweeps of sweeps.
 
 A Jacobian has one row per output coordinate and one column per input coordinate. A sweep with a one-hot cotangent
 gives a row. A sweep of the sweep, recorded on a second tape, is linear in its cotangent, and its own pullback gives a
@@ -18,8 +18,29 @@ import numpy as np
 from . import tree as trees
 from .fused import fused
 from .tape import Tape
-from .transforms import _is_on, _run, grad, vjp
+from .transforms import _is_on, _pairs, _run, _values, grad, vjp
 from .variable import Variable
+
+
+def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """`f(*primals)` and its derivative in the direction `tangents`, both tuples with one tree per argument.
+
+    The pullback u ↦ Jᵀu is linear, so its own pullback takes a tangent ẋ to Jẋ.
+
+    >>> jvp(np.sin, (0.0,), (2.0,))
+    (np.float64(0.0), array(2.))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError("primals and tangents must be tuples with one tree per argument: jvp(f, (x,), (dx,))")
+    _pairs(None, tuple(primals), tuple(tangents))  # before f runs
+    tape, lifted, out = _run(f, primals)
+    pairs = _pairs(tape, lifted, list(tangents))
+    outputs, dual = [y for y in trees.leaves(out) if _is_on(tape, y)], Tape()
+    u = [dual.variable(np.ones(y.shape, y.dtype)) for y in outputs]
+    gradients = tape.sweep(outputs, u, [v for v, _ in pairs])
+    linear = [(g, t) for g, (_, t) in zip(gradients, pairs) if _is_on(dual, g)]
+    found = iter(dual.sweep([g for g, _ in linear], [t for _, t in linear], u))
+    return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros_like(y), out)
 
 
 def jacobian(f: Callable, argnums: int | Sequence[int] = 0) -> Callable:

@@ -1,4 +1,4 @@
-"""Transforms: from a function to its gradient, its pullback, its derivative in a direction.
+"""Transforms: from a function to its gradient, or to its value and its pullback.
 
 Each runs the function on Variables of a new tape and sweeps back; what it returns may be transformed again.
 """
@@ -80,27 +80,6 @@ def vjp(f: Callable, *args: Any) -> tuple[Any, Callable[[Any], tuple]]:
     return _values(tape, out), pullback
 
 
-def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """`f(*primals)` and its derivative in the direction `tangents`, both tuples with one tree per argument.
-
-    The pullback u ↦ Jᵀu is linear, so its own pullback takes a tangent ẋ to Jẋ.
-
-    >>> jvp(np.sin, (0.0,), (2.0,))
-    (np.float64(0.0), array(2.))
-    """
-    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError("primals and tangents must be tuples with one tree per argument: jvp(f, (x,), (dx,))")
-    _pairs(None, tuple(primals), tuple(tangents))  # before f runs
-    tape, lifted, out = _run(f, primals)
-    pairs = _pairs(tape, lifted, list(tangents))
-    outputs, dual = [y for y in trees.leaves(out) if _is_on(tape, y)], Tape()
-    u = [dual.variable(np.ones(y.shape, y.dtype)) for y in outputs]
-    gradients = tape.sweep(outputs, u, [v for v, _ in pairs])
-    linear = [(g, t) for g, (_, t) in zip(gradients, pairs) if _is_on(dual, g)]
-    found = iter(dual.sweep([g for g, _ in linear], [t for _, t in linear], u))
-    return _values(tape, out), trees.map(lambda y: next(found) if _is_on(tape, y) else np.zeros_like(y), out)
-
-
 def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: Any = None) -> tuple[Tape, list, Any]:  # noqa: B006
     """A new tape, args with the leaves of the chosen ones (all of floats) as its variables, and f's output on them."""
     tape, lifted, strict = Tape(), [*args], chosen is not None
@@ -109,13 +88,12 @@ def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: An
         if not -len(args) <= n < len(args):
             raise TypeError(f"argument {n} is to be differentiated, but there are {len(args)} positional ones, from 0")
         named = trees.items(args[n], paths[n])
-        watched = [tape.variable(x, path) if strict or _is_of_floats(x) else x for path, x in named]
+        watched = [
+            tape.variable(x, path) if strict or type(x) is Variable or np.asarray(x).dtype.kind == "f" else x
+            for path, x in named
+        ]
         lifted[n] = trees.filled(args[n], iter(watched))
     return tape, lifted, f(*lifted, **kwargs)
-
-
-def _is_of_floats(x: Any) -> bool:
-    return type(x) is Variable or np.asarray(x).dtype.kind == "f"
 
 
 def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -125,7 +103,7 @@ def _value_and_aux(f: Callable, out: Any, has_aux: bool) -> tuple[Any, Any]:
         raise TypeError(f"with has_aux=True, {name} must return (value, aux), not {type(out).__name__}")
     out, aux = out if has_aux else (out, None)
     number = not trees.is_node(out) and (type(out) is Variable or np.asarray(out).dtype.kind in "fiu")
-    if not number or np.shape(out) != ():
+    if not number or getattr(out, "shape", ()) != ():
         got = f"an array of shape {np.shape(out)}" if number else f"a {type(out).__name__}"
         raise ValueError(f"grad needs a scalar, but {name} returned {got}: use np.sum, or ng.vjp or ng.jacobian")
     return out, aux

@@ -34,10 +34,7 @@ def leaves(tree: Any) -> list[Any]:
         return [tree]
     found: list[Any] = []
     for _, child in _entries(tree):
-        if is_node(child):
-            found += leaves(child)
-        else:
-            found.append(child)
+        found += leaves(child) if is_node(child) else [child]
     return found
 
 
@@ -81,10 +78,8 @@ def leaves_like(tree: Any, other: Any, path: str = "") -> list[Any]:
         return [other]
     found: list[Any] = []
     for key, child in _entries(tree):
-        if is_node(child) or is_node(other[key]):
-            found += leaves_like(child, other[key], path + _suffix(tree, key))
-        else:
-            found.append(other[key])
+        leaf = not (is_node(child) or is_node(other[key]))
+        found += [other[key]] if leaf else leaves_like(child, other[key], path + _suffix(tree, key))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import argument_names
-from ..transforms import jvp
+from ..higher import jvp
 from .contract import Breach, breaches
 from .differences import Evaluator, refine_coordinate, stacked, wander
 from .directions import bisect, check_direction, random_direction
