@@ -48,10 +48,27 @@ def _unchanged(g):
     return g
 
 
+def summed(g, shape):
+    """The sum over the axes along which an argument of this shape was repeated.
+
+    The sweep would take it too. To do so first is quicker where all that follows can be done on the smaller array.
+    """
+    if g.shape == shape:
+        return g
+    extra = g.ndim - len(shape)
+    axes = tuple(i for i, n in enumerate(g.shape) if i < extra or n != shape[i - extra])
+    return np.reshape(np.sum(g, axis=axes), shape)
+
+
+def _subtrahend(out, x, y):
+    shape = y.shape
+    return lambda g: -summed(g, shape)
+
+
 differentiate(np.add, lambda out, x, y: _unchanged, lambda out, x, y: _unchanged)
-differentiate(np.subtract, lambda out, x, y: _unchanged, lambda out, x, y: lambda g: -g)
+differentiate(np.subtract, lambda out, x, y: _unchanged, _subtrahend)
 differentiate(np.multiply, lambda out, x, y: lambda g: g * y, lambda out, x, y: lambda g: g * x)
-differentiate(np.divide, lambda out, x, y: lambda g: g / y, lambda out, x, y: lambda g: -g * out / y)
+differentiate(np.divide, lambda out, x, y: lambda g: g / y, lambda out, x, y: lambda g: summed(g * out, y.shape) / -y)
 differentiate(np.negative, lambda out, x: lambda g: -g)
 differentiate(np.positive, lambda out, x: _unchanged)
 differentiate(np.conjugate, lambda out, x: _unchanged)

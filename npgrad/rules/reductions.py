@@ -17,6 +17,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, nondifferentiable, strip
 from .elementwise import keep
+from .indexing import read, scatter
 from .shaping import astype
 
 _unset = np._NoValue
@@ -169,6 +170,8 @@ def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, wher
     kept = kept_shape(x.shape, axis)
     ties = x == np.reshape(out, kept)
     unknown = np.isnan(strip(x)) if np.any(np.isnan(strip(out))) else None
+    if where is True and initial is _unset and np.count_nonzero(ties) == np.size(out):  # NaN is no tie
+        return _places(ties, kept)
     if where is not True:
         ties = ties & where
     number = np.sum(ties, axis=axis, keepdims=True, dtype=out.dtype)
@@ -179,6 +182,16 @@ def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, wher
         return lambda g: keep(np.reshape(g, kept) / number, ties)
     unknown = unknown & where
     return lambda g: np.where(unknown, np.asarray(np.nan, g.dtype), keep(np.reshape(g, kept) / number, ties))
+
+
+def _places(ties, kept):
+    """The pullback where each extremum is in one place only: zeros but for there."""
+    shape, places = ties.shape, np.flatnonzero(ties)
+    source = np.zeros_like(places)  # the results that the places belong to
+    if len(places) > 1:
+        index = np.unravel_index(places, shape)
+        source = np.ravel_multi_index([np.minimum(i, n - 1) for i, n in zip(index, kept)], kept)
+    return lambda g: np.reshape(scatter(read(np.reshape(g, -1), source), places, (math.prod(shape),)), shape)
 
 
 for _function in (np.max, np.amax, np.min, np.amin):
