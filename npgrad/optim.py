@@ -29,7 +29,7 @@ import numpy as np
 
 from . import tree as trees
 
-BLOCK = 1 << 17
+BLOCK = 1 << 16
 """Elements updated at a time: few enough that all a block needs stays in the cache, many enough to hide overhead."""
 
 Rate = float | Callable[[int], float]
@@ -413,7 +413,7 @@ def _blocks(arrays: Iterable[np.ndarray], buffer: np.ndarray) -> Iterator[np.nda
     filled = 0
     for array in arrays:
         flat = array.reshape(-1)
-        large = 2 * flat.size > len(buffer)
+        large = 2 * flat.size >= len(buffer)
         if small and (large or filled + flat.size > len(buffer)):
             yield np.concatenate(small, out=buffer[:filled])
             small, filled = [], 0
