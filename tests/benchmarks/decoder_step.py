@@ -5,6 +5,7 @@ for every system with NumPy's names: npgrad, autograd, MyGrad and jax.jit run th
 """
 
 import math
+import shutil
 
 import numpy as np
 from handwritten_decoder import Trainer, unfuse
@@ -176,7 +177,7 @@ def with_jax(size, threads):
     return step, gradients
 
 
-def with_pytorch(best):
+def with_pytorch(best=False, compiled=False):
     """Explicit attention and norms; or `best`: its fused attention, norm and AdamW, and stacked projections."""
 
     def make(size, threads):
@@ -220,6 +221,7 @@ def with_pytorch(best):
                 x = x + (F.silu(gate) * up) @ w["wd"]
             return F.cross_entropy((norm(x, params["nf"]) @ params["head"]).flatten(0, 1), targets.flatten())
 
+        loss = torch.compile(loss) if compiled else loss
         adamw = torch.optim.AdamW(
             params.values(), ADAMW["rate"], ADAMW["betas"], ADAMW["eps"], ADAMW["decay"], fused=best or None
         )
@@ -245,8 +247,9 @@ def main(threads, names=tuple(SIZES)):
         "by hand": (by_hand, ()),
         "npgrad": (with_npgrad, ()),
         "npgrad, plain NumPy calls": (with_value_and_grad(np, ng.value_and_grad), ()),
-        "PyTorch eager": (with_pytorch(best=False), ("torch",)),
+        "PyTorch eager": (with_pytorch(), ("torch",)),
         "PyTorch eager, fused attention, norm and AdamW": (with_pytorch(best=True), ("torch",)),
+        "PyTorch, torch.compile of the same": (with_pytorch(best=True, compiled=True), ("torch",)),
         "jax.jit (all cores)": (with_jax, ("jax",)),
         "autograd": (with_autograd, ("autograd",)),
         "MyGrad": (with_mygrad, ("mygrad",)),
@@ -254,6 +257,8 @@ def main(threads, names=tuple(SIZES)):
     for name in names:
         size = SIZES[name]
         made = {key: make(size, threads) for key, (make, needs) in systems.items() if installed(*needs)}
+        if not shutil.which("c++"):
+            made.pop("PyTorch, torch.compile of the same", None)
         expected = {k: np.asarray(v, float) for k, v in made["by hand"][1]().items()}
         for key, (_, gradients) in made.items():
             agree(gradients(), expected, 1e-4, key)
