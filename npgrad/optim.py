@@ -20,6 +20,7 @@ rate, and any function will do.
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -57,7 +58,7 @@ class _Leaf(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Optimizer:
+class _Optimizer(abc.ABC):
     """Owns the parameters and the moments; a subclass says how one block of them moves."""
 
     def __init__(self, params: Any, learning_rate: Rate, weight_decay: Decay, moments: tuple[str, ...]):
@@ -142,12 +143,12 @@ class _Optimizer:
         rate = self.learning_rate(self.step) if callable(self.learning_rate) else self.learning_rate
         return _number("the learning rate", rate)
 
+    @abc.abstractmethod
     def _mover(self, rate: float, count: int, group: _Group, scratch: np.ndarray) -> Callable[..., None]:
         """The function that moves a block: `move(g, params, *moments)`, in place but for g, in `group.working`.
 
         scratch has room for a block of that dtype.
         """
-        raise NotImplementedError
 
 
 class SGD(_Optimizer):

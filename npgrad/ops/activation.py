@@ -48,8 +48,7 @@ def silu(x: Any) -> Any:
 @silu.defvjp
 def _(out, x):
     def pullback(g):
-        s = sigmoid(x)
-        return g * (s * (1 + np.maximum(np.minimum(x, _FAR), -_FAR) * (1 - s)))
+        return g * (sigmoid(x) * (1 + np.maximum(np.minimum(x, _FAR), -_FAR) * sigmoid(-x)))  # 1 − sigmoid(x) cancels
 
     return pullback
 

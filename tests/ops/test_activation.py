@@ -73,6 +73,13 @@ def test_huge_inputs_overflow_nowhere(function):
     np.testing.assert_array_equal(pullback(np.ones(4))[0], [0, 0, 0, 0] if function is ng.sigmoid else [0, 0, 1, 1])
 
 
+@pytest.mark.parametrize("f", [ng.silu, lambda x: ng.swiglu(x, 1.0)])
+def test_the_second_derivative_of_silu_keeps_its_digits_in_both_tails(f):
+    for x in (-700.0, -40.0, -1.0, 3.0, 20.0, 40.0, 700.0):
+        up, down = (1 / (1 + math.exp(-t)) for t in (x, -x))
+        assert ng.grad(ng.grad(f))(x) == pytest.approx(up * down * (2 + x * (down - up)), rel=1e-13, abs=0)
+
+
 @settings(deadline=None, max_examples=50)
 @given(arrays(np.float64, (2, 5), elements=st.floats(-50, 50)), arrays(np.float64, 5, elements=st.floats(-50, 50)))
 def test_swiglu_equals_its_reference(gate, up):
