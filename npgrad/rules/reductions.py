@@ -166,11 +166,15 @@ implements(np.std)(_moment(deviation, root))
 # Largest and smallest.
 
 
+MANY = 2**15  # elements from which on it pays to look where extrema are
+
+
 def _extremum(out, x, axis=None, out_=None, keepdims=False, initial=_unset, where=True):
     kept = kept_shape(x.shape, axis)
     ties = x == np.reshape(out, kept)
     unknown = np.isnan(strip(x)) if np.any(np.isnan(strip(out))) else None
-    if where is True and initial is _unset and np.count_nonzero(ties) == np.size(out):  # NaN is no tie
+    plain = where is True and initial is _unset and unknown is None and ties.size >= MANY
+    if plain and np.count_nonzero(ties) == np.size(out):
         return _places(ties, kept)
     if where is not True:
         ties = ties & where

@@ -262,3 +262,28 @@ def test_a_nan_reaches_the_gradient_of_the_extremum_that_it_is(f):
     (g,) = ng.vjp(lambda x: f(x, axis=1), x)[1](np.ones(2))
     np.testing.assert_allclose(g, [[0, np.nan, 0], [1 / 3, 1 / 3, 1 / 3]])
     np.testing.assert_array_equal(np.isnan(ng.grad(f)(x)), np.isnan(x))
+
+
+@pytest.mark.parametrize("f", [np.max, np.min])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (2, 1), (0, 1, 2)])
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_places_of_extrema_and_masks_give_the_same(f, axis, many, monkeypatch):
+    """One extremum in each row or several, as large arrays and as small ones take them; to second order."""
+    monkeypatch.setattr("npgrad.rules.reductions.MANY", many)
+    rng = np.random.default_rng(0)
+    unique = rng.permutation(np.arange(24.0)).reshape(2, 3, 4)
+    for x in (unique, np.asfortranarray(unique), unique[:, ::-1], np.floor(unique / 4)):
+        at = x == f(x, axis=axis, keepdims=True)
+        g = rng.normal(size=f(x, axis=axis).shape)
+        _, pullback = ng.vjp(lambda x: f(x, axis=axis), x)
+        share = at / at.sum(axis=axis, keepdims=True)
+        np.testing.assert_allclose(pullback(g)[0], share * g.reshape(f(x, axis=axis, keepdims=True).shape), rtol=1e-15)
+        (twice,) = ng.hvp(lambda x: np.sum(f(x, axis=axis) ** 2), (x,), (np.ones_like(x),))
+        np.testing.assert_allclose(twice, 2 * share, rtol=1e-15)
+
+
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_a_row_without_and_one_with_two_extrema_are_not_taken_for_two_with_one(many, monkeypatch):
+    monkeypatch.setattr("npgrad.rules.reductions.MANY", many)
+    x = np.array([[1.0, NAN, 0.0], [2.0, 2.0, 0.0]])
+    np.testing.assert_array_equal(gradient(lambda v: np.max(v, axis=1), x), [[0, NAN, 0], [0.5, 0.5, 0]])
