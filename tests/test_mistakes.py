@@ -938,17 +938,7 @@ MISTAKES = [
     (
         lambda: ng.embedding(X, V),
         TypeError,
-        "ids of a table of 2 rows must be integers, not float64",
-    ),
-    (
-        lambda: ng.embedding(X, V[:0]),
-        TypeError,
-        "embedding has no derivative with respect to argument ids: pass ng.stop_gradient(x) for a constant",
-    ),
-    (
-        lambda: ng.embedding([1, 0], V),
-        TypeError,
-        "an embedding's table comes first, but here the ids do: write embedding(table, ids)",
+        "embedding has no derivative with respect to argument 1 (ids): pass ng.stop_gradient(x) for a constant",
     ),
     (
         lambda: ng.embedding(np.array([1, 0]), X),

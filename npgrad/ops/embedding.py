@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import no_rule
 from ..primitive import primitive
 from ..rules.indexing import scatter
 from .arrays import as_floats, as_ids
@@ -32,17 +31,11 @@ def embedding(table: Any, ids: Any) -> Any:
     return np.take(table, _checked(table, ids), axis=0)
 
 
-def _table_rule(out, table, ids):
+@embedding.defvjp
+def _(out, table, ids):
     shape = table.shape
     ids = _checked(table, ids).astype(np.intp)  # a copy: a batch may be filled again before the sweep
     return lambda g: scatter(g, ids, shape)
-
-
-def _ids_rule(out, table, ids):  # for none at all: a forward of others has said what is wrong with them
-    raise TypeError(no_rule(embedding, "ids"))
-
-
-embedding.defvjp(_table_rule, _ids_rule)
 
 
 def _checked(table, ids):
