@@ -284,7 +284,7 @@ def test_a_disk_filled_up_again_and_again_loses_nothing():
 
 
 def test_memory_stays_flat():
-    second, last = flat_memory.peaks(12_000)[1::2]  # the first fills what Python keeps for its next 2,000 tuples
+    second, last = flat_memory.peaks(6000)[1::2]  # the first fills what Python keeps for its next 2,000 tuples
     assert last < 1.01 * second
 
 
