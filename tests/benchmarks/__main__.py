@@ -4,8 +4,8 @@
     python tests/benchmarks decoder_step rotary --threads 2    some of it, on two
 
 Every table's first line is a floor in NumPy; PyTorch, JAX, autograd and MyGrad join in where they are installed.
-Results are compared before anything is timed. Rounds alternate between the systems; each figure is the median over
-rounds. Matrix products run on one thread: with --threads 2 the decoder step by hand and npgrad's put the parts of the
+Results are compared before anything is timed. Systems take turns of a few calls; each figure is the median over its
+calls. Matrix products run on one thread: with --threads 2 the decoder step by hand and npgrad's put the parts of the
 batch on Python threads, PyTorch gets as many threads, JAX uses all cores whatever is said, and the others stay on one.
 """
 
