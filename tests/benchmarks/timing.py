@@ -1,5 +1,6 @@
 """Alternating rounds, medians and a table: what every benchmark of this folder shares."""
 
+import gc
 import importlib.util
 import statistics
 import time
@@ -38,6 +39,7 @@ def compare(title: str, systems: dict[str, Callable[[], object]], seconds: float
     """
     for run in systems.values():
         run()
+    gc.freeze()  # or each would pay for looking through the objects of all the others' packages
     repeats = {name: int(TURN / _timed(run)) for name, run in systems.items()}
     times: dict[str, list[float]] = {name: [] for name in systems}
     end = time.perf_counter() + seconds
