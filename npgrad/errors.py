@@ -35,7 +35,7 @@ ADVICE = {
     "no identity": "leave empty arrays out, or give initial=",
     "^mode .* is not supported": "there are constant, edge, linear_ramp, maximum, mean, median, minimum, reflect…",
     "interpreted as an integer": "give an integer: int(x), or x.astype(int)",
-    "unexpected keyword": "leave it out; .astype takes the place of dtype=",
+    "unexpected keyword": "NumPy's are axis and keepdims; leave others out: .astype takes the place of dtype=",
     "contain a loop|supported for the input types": "give arrays of real numbers",
 }
 """By the words of NumPy's errors, what to do about them."""

@@ -25,14 +25,19 @@ from .variable import Variable
 def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """`f(*primals)` and its derivative in the direction `tangents`, both tuples with one tree per argument.
 
-    The pullback u ↦ Jᵀu is linear, so its own pullback takes a tangent ẋ to Jẋ.
+    The pullback u ↦ Jᵀu is linear, so its own pullback takes a tangent ẋ to Jẋ. A leaf that is not of floats is a
+    constant: TypeError unless its tangent is 0.
 
     >>> jvp(np.sin, (0.0,), (2.0,))
     (np.float64(0.0), array(2.))
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("primals and tangents must be tuples with one tree per argument: jvp(f, (x,), (dx,))")
-    _pairs(None, tuple(primals), tuple(tangents))  # before f runs
+    for x, t in _pairs(None, tuple(primals), tuple(tangents)):  # before f runs
+        if np.asarray(x).dtype.kind != "f" and np.any(t):
+            raise TypeError(
+                f"{x!r:.60} is not of floats, and so a constant: its tangent must be 0, or it a float array"
+            )
     tape, lifted, out = _run(f, primals)
     pairs = _pairs(tape, lifted, list(tangents))
     outputs, dual = [y for y in trees.leaves(out) if _is_on(tape, y)], Tape()

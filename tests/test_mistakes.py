@@ -440,7 +440,7 @@ MISTAKES = [
     (
         lambda: np.clip(V, 0, 1, dtype=np.float32),
         TypeError,
-        "np.clip(float64(2, 3), 0, 1, dtype= … leave it out; .astype takes the place of dtype=",
+        "np.clip(float64(2, 3), 0, 1, dtype= … leave others out: .astype takes the place of dtype=",
     ),
     (
         lambda: np.reshape(V, (4, 4)),
@@ -690,6 +690,16 @@ MISTAKES = [
         lambda: ng.jvp(np.exp, (X,), (X, X)),
         ValueError,
         "trees differ at the top: tuple with ['[0]'] against tuple with ['[0]', '[1]']",
+    ),
+    (
+        lambda: ng.jvp(lambda n: n**2.0, (3,), (1.0,)),
+        TypeError,
+        "3 is not of floats, and so a constant: its tangent must be 0, or it a float array",
+    ),
+    (
+        lambda: np.sum(V.sum(dim=0)),
+        TypeError,
+        "unexpected keyword argument 'dim' … NumPy's are axis and keepdims",
     ),
     (lambda: ng.jvp(np.exp, (X,), ([X],)), ValueError, "trees differ at [0]: a leaf against list with ['[0]']"),
     (

@@ -33,8 +33,9 @@ def save_page(tape: Tape, path: str | os.PathLike) -> None:
     """
     from .page import page  # not at the top: printing a tape needs no template
 
+    text = page(tape)  # before the file is emptied: a tape may have nothing to show
     with open(path, "w", encoding="utf-8") as file:
-        file.write(page(tape))
+        file.write(text)
 
 
 def _printed(tape: Tape) -> str:

@@ -65,3 +65,11 @@ def test_a_released_tape_has_no_page(tmp_path):
     tape.gradient(np.exp(x), [x])
     with pytest.raises(ValueError, match="retain=True"):
         tape.save_page(tmp_path / "tape.html")
+
+
+def test_a_tape_with_nothing_to_show_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "tape.html"
+    path.write_text("an earlier page")
+    with pytest.raises(ValueError, match=r"empty|no records"):
+        ng.Tape().save_page(path)
+    assert path.read_text() == "an earlier page"
