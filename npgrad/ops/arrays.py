@@ -77,7 +77,7 @@ def as_ids(ids: Any, name: str, count: int, remedy: str, below: str = "") -> np.
         if ids.size or ids.dtype.kind == "b":
             raise TypeError(f"{name} must be integers, not {ids.dtype}")
         ids = ids.astype(np.intp)  # np.array([]) is of floats, but holds none
-    if ids.size and ids.view(f"u{ids.itemsize}").max() >= count:  # as unsigned, negative ones are large
+    if ids.size and ids.astype(np.int64, copy=False).view(np.uint64).max() >= count:  # as unsigned, −1 is the largest
         wrong = ids[(ids < 0) | (ids >= count)].flat[0]
         hint = below if below and wrong < 0 else remedy
         raise IndexError(f"{name} must be in 0..{count - 1}, but {wrong} is among them: {hint}")

@@ -80,3 +80,14 @@ def test_ids_changed_later_do_not_reach_the_gradient():
     out = ng.embedding(table, ids)
     ids[:] = 2
     np.testing.assert_array_equal(tape.gradient(np.sum(out), [table])[0], [[1], [1], [0]])
+
+
+@pytest.mark.parametrize("dtype", ["i1", ">i2", ">i4", ">i8", "u1", ">u2", "u8"])
+def test_ids_of_any_width_and_byte_order(dtype):
+    table = np.arange(70_000.0)[:, None]
+    ids = np.array([[3, 1], [127, 0]], dtype)
+    np.testing.assert_array_equal(ng.embedding(table, ids)[..., 0], ids.astype(float))
+    if "i" in dtype:
+        for wrong in (-1, -128):  # which as unsigned numbers of few bits would be rows of the table
+            with pytest.raises(IndexError, match=f"{wrong} is among them"):
+                ng.embedding(table, np.array(wrong, dtype))
