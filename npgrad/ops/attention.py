@@ -208,9 +208,13 @@ def _visible(queries, keys, offset, window, dtype):
 
 
 class _Masks:
-    """The boolean mask by tile: (batch, shared or 1, group or 1, queries or 1, keys or 1), nothing of it repeated."""
+    """The boolean mask by tile: (batch, shared or 1, group or 1, queries or 1, keys or 1), nothing of it repeated.
+
+    A copy: the pullback may need it, and a batch may be filled again before the sweep.
+    """
 
     def __init__(self, mask, batch):
+        mask = mask[tuple(slice(None, None if stride else 1) for stride in mask.strides)].copy()
         own = mask.shape[:-4]
         self.mask = mask.reshape(math.prod(own), *mask.shape[-4:])
         self.index = np.broadcast_to(np.arange(math.prod(own)).reshape(own), batch).reshape(-1)

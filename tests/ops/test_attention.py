@@ -274,3 +274,15 @@ def test_a_mask_of_whole_queries_in_a_window():
     np.testing.assert_allclose(narrow[0], full[0], rtol=1e-13, atol=1e-14)
     for found, expected in zip(narrow[1](q), full[1](q), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kept", [2**22, 0])
+def test_a_mask_changed_later_does_not_reach_the_gradient(monkeypatch, kept):
+    monkeypatch.setattr(TILES, "KEPT", kept)
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(size=(2, 2, 1, 3, 4))
+    mask = np.array([[[[True, False, True]]], [[[True, True, True]]]])
+    _, pullback = ng.vjp(lambda x: ng.attention(x, x, x, mask=mask), x)
+    (before,) = pullback(g)
+    mask[...] = ~mask
+    np.testing.assert_array_equal(pullback(g)[0], before)
