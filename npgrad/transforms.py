@@ -63,7 +63,7 @@ def vjp(f: Callable, *args: Any) -> tuple[Any, Callable[[Any], tuple]]:
     """`f(*args)` and its pullback, which maps a cotangent like the output to one gradient per argument, as a tuple.
 
     Arguments and output are trees. An argument's leaf that is not of floats is a constant: its gradient is None.
-    The pullback can be called again.
+    The pullback can be called again, as long as the arguments, which it may need, stay unchanged; the output is a copy.
 
     >>> out, pullback = vjp(np.multiply, np.array([1.0, 2.0]), 3.0)
     >>> pullback(np.array([1.0, 10.0]))
@@ -77,7 +77,7 @@ def vjp(f: Callable, *args: Any) -> tuple[Any, Callable[[Any], tuple]]:
         gradients = iter(tape.sweep([y for y, _ in pairs], [g for _, g in pairs], inputs, release=False))
         return tuple(trees.map(lambda v: next(gradients) if _is_on(tape, v) else None, a) for a in lifted)
 
-    return _values(tape, out), pullback
+    return trees.map(lambda v: v.raw.copy() if _is_on(tape, v) else v, out), pullback
 
 
 def _run(f: Callable, args: Any, kwargs: Any = {}, chosen: Any = None, names: Any = None) -> tuple[Tape, list, Any]:  # noqa: B006

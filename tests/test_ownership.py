@@ -137,3 +137,13 @@ def test_the_callers_arrays_are_not_kept_longer_than_the_tape():
         assert seen[0]() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("f", [np.exp, np.tanh, ng.softmax, np.transpose, lambda x: x])
+def test_writing_to_an_output_reaches_neither_the_pullback_nor_the_argument(f):
+    x, g = X.copy(), np.ones_like(f(X))
+    out, pullback = ng.vjp(f, x)
+    (before,) = pullback(g)
+    out[...] = 7.0
+    np.testing.assert_array_equal(pullback(g)[0], before)
+    np.testing.assert_array_equal(x, X)
