@@ -78,6 +78,12 @@ differentiate(np.fmod, lambda out, x, y: _unchanged, lambda out, x, y: lambda g:
 # Powers and roots.
 
 
+def _as_result(x, out):
+    """x in the result's dtype: the logarithm of an int8 has three digits, and 0 − 1 is no −1 among unsigned ones."""
+    x = x if type(x) is Variable else np.asarray(x)
+    return x if x.dtype == out.dtype else x.astype(out.dtype)
+
+
 def _power_base(out, x, y):
     if type(y) in (int, float, bool):
         if y == 2:
@@ -89,7 +95,7 @@ def _power_base(out, x, y):
         if y == 0.5:
             return lambda g: g * (0.5 / out)
         return lambda g: g * (y * x ** (y - 1))
-    y = np.asarray(y) if type(y) in (list, tuple) else y
+    y = _as_result(y, out)
     return lambda g: g * (y * np.power(x, np.where((x == 0) & (y == 0), 1, y - 1)))
 
 
@@ -97,7 +103,8 @@ def _power_exponent(out, x, y):
     if type(x) in (int, float, bool):  # math.log gives a Python float, which leaves float32 what it is
         slope = math.log(x) if x > 0 else 0.0
         return lambda g: g * (slope * out)
-    return lambda g: g * (out * np.log(np.where(np.greater(x, 0), x, 1)))
+    x = _as_result(x, out)
+    return lambda g: g * (out * np.log(np.where(x > 0, x, 1)))
 
 
 differentiate(np.power, _power_base, _power_exponent)

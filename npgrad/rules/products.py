@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..primitive import primitive
 from ..variable import REGISTRY, implements
-from .shaping import as_array
+from .shaping import as_array, in_one_dtype
 
 # Matrix products.
 
@@ -249,7 +249,7 @@ def _subscripts(operands):
     """Each operand's letters, the output's, and the operands: ellipses spelled out, the output made explicit."""
     if not isinstance(operands[0], str):
         operands = _from_lists(operands)
-    text, operands = operands[0].replace(" ", ""), [*map(as_array, operands[1:])]
+    text, operands = operands[0].replace(" ", ""), in_one_dtype(*operands[1:])
     inputs, arrow, output = text.partition("->")
     inputs = inputs.split(",")
     if len(inputs) != len(operands):

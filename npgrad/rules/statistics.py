@@ -13,8 +13,9 @@ import numpy as np
 
 from ..primitive import differentiate, primitive
 from ..variable import Variable, implements, strip
+from .indexing import snapshot
 from .reductions import as_array, count, in_dtype
-from .shaping import astype
+from .shaping import astype, in_one_dtype
 
 # Means and covariances.
 
@@ -31,10 +32,11 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=False):
             raise ValueError(f"weights of shape {np.shape(weights)} don't fit axis {axis} of shape {np.shape(a)}")
         weights = np.transpose(weights, np.argsort(axes))  # in the order of a's axes
         weights = np.reshape(weights, [n if i in axes else 1 for i, n in enumerate(np.shape(a))])
-    total = np.sum(np.broadcast_to(weights, np.shape(a)), axis=axis, keepdims=keepdims)
+    weighted = np.multiply(a, weights)
+    total = np.sum(np.broadcast_to(weights, np.shape(a)), axis=axis, keepdims=keepdims, dtype=weighted.dtype)
     if np.any(total == 0):
         raise ZeroDivisionError("weights sum to zero, so there is no average")
-    mean = np.sum(np.multiply(a, weights), axis=axis, keepdims=keepdims) / total
+    mean = np.sum(weighted, axis=axis, keepdims=keepdims) / total
     return (mean, total) if returned else mean
 
 
@@ -45,7 +47,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
         x = np.concatenate([x, _observations(y, rowvar)], axis=0)
     x = in_dtype(x, np.result_type(x.dtype, float) if dtype is None else dtype)
     ddof = int(not bias) if ddof is None else ddof
-    fweights, aweights = (None if w is None else as_array(w) for w in (fweights, aweights))
+    fweights, aweights = (None if w is None else in_one_dtype(w, x)[0] for w in (fweights, aweights))
     weights = _observation_weights(fweights, aweights)
     if weights is None:
         freedom, centred = x.shape[1] - ddof, x - np.mean(x, axis=1, keepdims=True)
@@ -198,6 +200,7 @@ def _slope(f, spacing, axis, edge_order):
         raise ValueError(
             f"np.gradient with edge_order {edge_order} needs {edge_order + 1} elements along axis {axis}, not {n}"
         )
+    spacing, _ = in_one_dtype(spacing, f)
     if np.ndim(spacing):
         if np.shape(spacing) != (n,):
             raise ValueError(f"np.gradient got coordinates of shape {np.shape(spacing)} along an axis of {n}")
@@ -259,7 +262,7 @@ def _window(full, m, n, mode):
 
 @implements(np.interp)
 def _interp(x, xp, fp, left=None, right=None, period=None):
-    xp, fp = map(as_array, (xp, fp))
+    x, xp, fp = in_one_dtype(x, xp, fp)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(f"np.interp needs xp and fp to be vectors of one length, not of shapes {xp.shape}, {fp.shape}")
     if period is not None:
@@ -299,7 +302,12 @@ def binned(x, weights, minlength):
     return np.bincount(x, weights, minlength)
 
 
-binned.defvjp(None, lambda out, x, weights, minlength: lambda g: g[x])
+def _weights(out, x, weights, minlength):
+    x = snapshot(x)
+    return lambda g: g[x]
+
+
+binned.defvjp(None, _weights)
 
 # Sequences of numbers between two ends.
 
@@ -323,6 +331,7 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 
 @implements(np.geomspace)
 def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    start, stop = in_one_dtype(start, stop)
     sign = np.sign(start)
     result = np.exp(np.linspace(np.log(start * sign), np.log(stop * sign), num, endpoint, axis=axis))
     result = result * (np.expand_dims(sign, axis) if sign.ndim else sign)

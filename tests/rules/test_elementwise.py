@@ -343,3 +343,17 @@ def test_where_with_a_condition_that_broadcasts(shape):
     mask = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2 == 0
     got = gradient(lambda x: np.where(mask, x, 0.0), np.ones((2, 3)))
     np.testing.assert_array_equal(got, np.broadcast_to(mask, (2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "?", "f2", "f4"])
+def test_powers_with_constants_of_fewer_digits(dtype):
+    """Each gradient is that with the same numbers in float64: an exponent's 0 - 1, a base's logarithm."""
+    x, constant = np.array([1.3, 40.0, 0.7]), np.array([1, 0, 120]).astype(dtype)
+    wide = constant.astype(float)
+    for f in (lambda x, c: np.power(x, c), lambda x, c: np.power(c, x), lambda x, c: np.power.outer(c, x)):
+        np.testing.assert_allclose(gradient(lambda x: f(x, constant), x), gradient(lambda x: f(x, wide), x), rtol=1e-13)  # noqa: B023
+
+
+def test_the_smallest_int8_as_an_exponent():
+    got = gradient(lambda x: x ** np.array([-128], np.int8), np.array([1.01]))
+    np.testing.assert_allclose(got, [-128 * 1.01**-129], rtol=1e-13)

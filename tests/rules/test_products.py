@@ -163,3 +163,12 @@ def test_einsum_by_lists_gives_the_axes_in_the_order_asked_for():
     got = np.einsum(ng.Tape().variable(x), [0, 1], y, [1, 2], [2, 0])
     np.testing.assert_allclose(got.value, (x @ y).T, rtol=1e-13)
     assert np.einsum(ng.Tape().variable(x), [1, 0]).shape == (3, 2)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "f2"])
+def test_einsum_with_constants_of_few_bits(dtype):
+    """NumPy computes all of it in the dtype of the result: a product of two constants doesn't overflow in theirs."""
+    a, x = np.array([100, 7, 90]).astype(dtype), np.array([1.3, 2.2, 0.7])
+    value, slope = ng.value_and_grad(lambda x: np.einsum("i,i,i->", a, a * 1, x))(x)
+    np.testing.assert_allclose(value, np.einsum("i,i,i->", a, a, x), rtol=1e-13)
+    np.testing.assert_allclose(slope, a.astype(float) ** 2, rtol=1e-13)

@@ -261,3 +261,30 @@ def test_trapezoid_along_any_axis_over_places(shape, axis, x):
     y = np.random.default_rng(0).normal(size=shape)
     got = np.trapezoid(ng.Tape().variable(y), np.array(x), axis=axis)
     np.testing.assert_allclose(got.value, np.trapezoid(y, np.array(x), axis=axis), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "f2"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, c: np.interp(x, [0.0, 1.0, 2.0], c),
+        lambda x, c: np.interp(x, c[::-1], [5.0, 3.0, 9.0], period=4),
+        lambda x, c: np.cov(x, aweights=c * 20),
+        lambda x, c: np.cov(x, fweights=c.astype("u1") * 20),
+        lambda x, c: np.average(x, weights=c / c.dtype.type(3)),
+        lambda x, c: np.gradient(x, c),
+        lambda x, c: np.geomspace(x, c, 4),
+        lambda x, c: np.geomspace(c, x, 4),
+    ],
+)
+def test_constants_of_few_bits(f, dtype):
+    """They lose nothing, and falling numbers without a sign don't wrap around: values are NumPy's."""
+    x, c = np.array([1.3, 0.2, 0.7]), np.array([5, 3, 1]).astype(dtype)
+    np.testing.assert_allclose(f(ng.Tape().variable(x), c).value, f(x, c), rtol=1e-13)
+
+
+def test_numbers_counted_that_change_later_do_not_reach_the_gradient():
+    places = np.array([0, 1])
+    _, pullback = ng.vjp(lambda w: np.bincount(places, w, 3), np.ones(2))
+    places[:] = 2
+    np.testing.assert_array_equal(pullback(np.array([1.0, 2.0, 3.0]))[0], [1.0, 2.0])
