@@ -55,10 +55,10 @@ def half_in_single(function: Callable) -> Callable:
         if not args or getattr(args[0], "dtype", None) != HALF:
             return function(*args, **kwargs)
         floats = [a.dtype for a in args if getattr(getattr(a, "dtype", None), "kind", "") == "f"]
-        if np.result_type(*floats) != HALF:
-            return function(*args, **kwargs)
-        wide = [a.astype(np.float32) if getattr(a, "dtype", None) == HALF else a for a in args]
-        found = function(*wide, **kwargs)
+        wide = np.result_type(np.float32, *floats)
+        found = function(*(a.astype(wide) if getattr(a, "dtype", None) == HALF else a for a in args), **kwargs)
+        if np.result_type(*floats) != HALF:  # it computed in what is wider among the arguments
+            return found
         if not isinstance(found, tuple):
             return found.astype(np.float16)
         out, pullback = found

@@ -103,3 +103,12 @@ def test_what_is_no_setting_is_refused():
         ng.layer_norm(np.ones(2), np.ones(2), np.ones(2), eps=np.nan)
     with pytest.raises(TypeError, match="expected an array of real numbers, not None"):
         ng.layer_norm(np.ones(2), np.ones(2), None)
+
+
+def test_second_derivatives_of_float16_beside_a_wider_weight():
+    """They are the reference's, which squares 500 too: more than float16 holds."""
+    x, weight = np.array([300.0, -500.0, 20.0], np.float16), np.array([1.0, 2.0, 3.0], np.float32)
+    (got,) = ng.hvp(lambda w: np.sum(np.sin(ng.rms_norm(x, w))), (weight,), (np.ones_like(weight),))
+    wide = weight.astype(float)
+    (want,) = ng.hvp(lambda w: np.sum(np.sin(ng.rms_norm(x.astype(float), w))), (wide,), (np.ones_like(wide),))
+    np.testing.assert_allclose(got, want, rtol=1e-4)
