@@ -24,9 +24,9 @@ def as_array(x):
 
 def in_one_dtype(*arrays):
     """Arrays in the dtype that NumPy gives a result of all: arithmetic among integers alone overflows in their own."""
-    arrays = [*map(as_array, arrays)]
-    dtype = np.result_type(*(a.dtype for a in arrays))
-    return [a if type(a) is Variable else a.astype(dtype, copy=False) for a in arrays]
+    found = [*map(as_array, arrays)]
+    dtype = np.result_type(*(a.dtype for a in found))
+    return [a if type(a) is Variable else a.astype(dtype, copy=False) for a in found]
 
 
 def _back_to(out, x, *args, **kwargs):
