@@ -483,6 +483,7 @@ def _number(name: str, value: float, end: float = math.inf) -> float:
 
 def _like(path: str, own: np.ndarray, given: Any) -> np.ndarray:
     array = np.asarray(given)
-    if array.shape != own.shape or array.dtype != own.dtype:
+    dtypes = {a.dtype.newbyteorder("=") for a in (array, own)}  # files of states have one byte order only
+    if array.shape != own.shape or len(dtypes) > 1:
         raise ValueError(f"{path} is {array.dtype}{array.shape}, but this optimiser has {own.dtype}{own.shape} there")
     return array

@@ -243,6 +243,16 @@ def test_arrays_of_any_order_and_layout(dtype, tmp_path):
     assert found["none"].shape == (0, 2)
 
 
+def test_parameters_in_another_byte_order_go_on(tmp_path):
+    made = [optim.AdamW({"w": np.array([1.0, -2.0], dtype)}, 0.1) for dtype in (">f4", ">f4", "<f4")]
+    made[0].update({"w": np.array([3.0, 0.5])})
+    training.save(tmp_path, made[0], np.random.default_rng(0), step=1)
+    for other in made[1:]:
+        training.resume(tmp_path, other, np.random.default_rng(0))
+        np.testing.assert_array_equal(other.params["w"], made[0].params["w"])
+    assert made[1].params["w"].dtype == ">f4"
+
+
 def test_ctrl_c_waits_for_the_step_and_the_second_does_not():
     with training.stop_on_interrupt() as stopped:
         assert not stopped()
