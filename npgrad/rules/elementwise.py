@@ -80,7 +80,7 @@ differentiate(np.fmod, lambda out, x, y: _unchanged, lambda out, x, y: lambda g:
 
 def _as_result(x, out):
     """x in the result's dtype: the logarithm of an int8 has three digits, and 0 − 1 is no −1 among unsigned ones."""
-    x = x if type(x) is Variable else np.asarray(x)
+    x = x if hasattr(x, "dtype") else np.asarray(x)
     return x if x.dtype == out.dtype else x.astype(out.dtype)
 
 
@@ -268,11 +268,17 @@ differentiate(np.i0, lambda out, x: lambda g: g * bessel_i(x, 1))
 
 # Magnitudes, signs and parts.
 
+
+def _ldexp(out, x, n):
+    n = np.array(n)  # a copy: the caller's may change before the sweep
+    return lambda g: np.ldexp(g, n)
+
+
 differentiate(np.absolute, lambda out, x: lambda g: g * np.sign(x))
 differentiate(np.fabs, lambda out, x: lambda g: g * np.sign(x))
 differentiate(np.copysign, lambda out, x, y: lambda g: g * (np.sign(x) * np.sign(out)), _constant)
 differentiate(np.heaviside, _constant, lambda out, x, y: lambda g: g * np.equal(x, 0))
-differentiate(np.ldexp, lambda out, x, n: lambda g: np.ldexp(g, n))
+differentiate(np.ldexp, _ldexp)
 implements(np.real, np.real_if_close)(lambda val: val)
 
 
