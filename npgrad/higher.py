@@ -205,7 +205,7 @@ def checkpoint(f: Callable) -> Callable:
 
     @functools.wraps(f)
     def run_again(*args: Any, **kwargs: Any) -> Any:
-        given = trees.leaves([args, kwargs])
+        given = [_snapshot(leaf) for leaf in trees.leaves([args, kwargs])]
         places = [i for i, leaf in enumerate(given) if type(leaf) is Variable]
         if not places:
             return f(*args, **kwargs)
@@ -231,6 +231,11 @@ def checkpoint(f: Callable) -> Callable:
         return _unpacked(packed, results[0])
 
     return run_again
+
+
+def _snapshot(leaf: Any) -> Any:
+    """A copy of an array of ids or of a mask: a batch may be filled again before the sweep, when f runs again."""
+    return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub" else leaf
 
 
 def _is_float(y: Any) -> bool:

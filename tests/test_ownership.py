@@ -147,3 +147,22 @@ def test_writing_to_an_output_reaches_neither_the_pullback_nor_the_argument(f):
     out[...] = 7.0
     np.testing.assert_array_equal(pullback(g)[0], before)
     np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize(
+    ("f", "n"),
+    [
+        (np.ldexp, [0, 1, 2, 3]),
+        (lambda x, n: np.roll(x, n, (0, 1)), [2, 3]),
+        (ng.embedding, [0, 3, 3]),
+        (ng.checkpoint(ng.embedding), [0, 3, 3]),
+        (ng.cross_entropy, [0, 1, 2, 3]),
+    ],
+)
+def test_integers_may_change_before_the_sweep(f, n):
+    """A batch's ids are filled again for the next one."""
+    n, g = np.array(n), np.random.default_rng(1).normal(size=np.shape(f(X, np.array(n))))
+    _, pullback = ng.vjp(lambda x: f(x, n), X)
+    (before,) = pullback(g)
+    n[:] = 1
+    np.testing.assert_array_equal(pullback(g)[0], before)

@@ -176,6 +176,7 @@ def _take(a, indices, axis=None, out=None, mode="raise"):
     if indices.dtype.kind not in "iu":
         indices = indices.astype(np.intp, casting="unsafe" if not indices.size else "same_kind")
     if mode != "raise":
+        indices = indices.astype(np.intp)  # a narrow dtype may not hold n
         indices = indices % n if mode == "wrap" else np.clip(indices, 0, n - 1)
     return read(a, indices if axis % a.ndim == 0 else (slice(None),) * (axis % a.ndim) + (indices,))
 

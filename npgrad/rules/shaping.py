@@ -77,9 +77,15 @@ def _rollaxis(a, axis, start=0):
 
 # Reversing, turning, shifting.
 
+
+def _roll(out, x, shift, axis=None):
+    back = np.negative(shift)
+    return lambda g: np.roll(g, back, axis)
+
+
 differentiate(np.flip, lambda out, x, axis=None: lambda g: np.flip(g, axis))
 differentiate(np.rot90, lambda out, x, k=1, axes=(0, 1): lambda g: np.rot90(g, -k, axes))
-differentiate(np.roll, lambda out, x, shift, axis=None: lambda g: np.roll(g, np.negative(shift), axis))
+differentiate(np.roll, _roll)
 implements(np.fliplr)(lambda m: np.flip(m, 1))
 implements(np.flipud)(lambda m: np.flip(m, 0))
 

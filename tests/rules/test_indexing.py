@@ -189,3 +189,10 @@ def test_listings_show_the_public_name():
     ng.set_at(tape.variable(np.ones(2)), 0, 2.0)
     assert "set_at[" in str(tape)
     assert "_set_at" not in str(tape)
+
+
+@pytest.mark.parametrize("mode", ["wrap", "clip"])
+def test_take_by_ids_too_narrow_for_the_size(mode):
+    x, ids = np.arange(300.0), np.array([200, 7], np.uint8)
+    got = np.take(ng.Tape().variable(x), ids, mode=mode)
+    np.testing.assert_array_equal(got.value, np.take(x, ids, mode=mode))
